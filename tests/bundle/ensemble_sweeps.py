@@ -27,6 +27,7 @@ from sweeps.data.splits.split_tables import Splits
 from sweeps.data.splits.variants import DataVariants
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
+from sweeps.space.model.templates import tuned_data
 from sweeps.space.python.saved_space import save_space, saved_space
 from sweeps.study.events import TrialReported
 from sweeps.study.study_store import StudyStore
@@ -148,7 +149,7 @@ def recorded_sweep(
         space.data,
         space.variants or (space.data,),
         space.search.seed,
-        tuple(space.sections.get("data", ())),
+        tuple(tuned_data(space.sections)),
     )
     loop, prepared, generator = (
         SearchLoop.open(folder, space),

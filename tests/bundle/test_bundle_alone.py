@@ -133,7 +133,7 @@ def test_mlflow_serves_it(bundle: Any, python: Any, tmp_path: Path) -> None:
     def up() -> bool:
         assert server.poll() is None, (tmp_path / "log").read_text()
         with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            return urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200
+            return bool(urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200)
         return False
 
     try:

@@ -24,6 +24,7 @@ from sweeps.bundle.manifest import GPU_TOLERANCE, Manifest
 from sweeps.bundle.predict_rows import predict_file
 from sweeps.bundle.write import copy_checkpoint
 from sweeps.core.errors import BundleError, InputError
+from sweeps.data.columns.column_values import InvalidColumnValue
 from sweeps.exports import sweep_exports
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]
@@ -331,13 +332,13 @@ def test_rows_with_arrays_are_stored_shown_and_predicted(
         == model.predict(raw)["prediction"].tolist()
     )
     assert model.predict(model.input_example)["prediction"].tolist() == expected[:5].tolist()
-    assert (
-        predict_file(path, path / "data" / "sweep" / "check.parquet")["prediction"].tolist()
-        == expected.tolist()
-    )
+    checked = predict_file(path, path / "data" / "sweep" / "check.parquet")
+    assert isinstance(checked, pd.DataFrame)
+    assert checked["prediction"].tolist() == expected.tolist()
     with pytest.raises(InputError) as e:
         load_bundle(path).predict(raw.assign(image=3))
-    assert e.value.problems[0].column == "image"
+    problem = e.value.problems[0]
+    assert isinstance(problem, InvalidColumnValue) and problem.column == "image"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import sweeps.trainers.torch_tabular
 import sweeps.trainers.xgboost
-from sweeps.bundle.bundle_model import load_bundle
+from sweeps.bundle.bundle_model import Bundle, load_bundle
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.plugins import references
 from sweeps.data.preprocessing.fit import fit_chain
@@ -123,7 +123,7 @@ def bundles(local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """
     folder = tmp_path_factory.mktemp("parity")
     (folder / "parity_own.py").write_text(textwrap.dedent(OWN))
-    bundles = {}
+    bundles: dict[tuple[str, str], tuple[Bundle, Any, Any, dict[str, Any]]] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         check_in_this_process(patch)  # 18 new processes would take a minute
@@ -194,7 +194,7 @@ ROWS = st.lists(
 )
 
 
-def canonical(rows: list[dict]) -> pd.DataFrame:
+def canonical(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Rows with the dtypes of training: floats, text, booleans."""
     frame = pd.DataFrame(rows, columns=["rooms", "area", "town", "garden"])
     return frame.astype({"rooms": "float64", "area": "float64", "town": "str", "garden": "bool"})

@@ -68,7 +68,9 @@ def test_files_in_and_out(
     got = predict_file(path, tmp_path / source, target and tmp_path / target)
     if target:
         assert got == tmp_path / target and sorted(os.listdir(tmp_path)) == sorted([source, target])
-        got = pd.read_parquet(got) if target.endswith("parquet") else pd.read_csv(got)
+        read = pd.read_parquet if target.endswith("parquet") else pd.read_csv
+        got = read(tmp_path / target)
+    assert isinstance(got, pd.DataFrame)
     np.testing.assert_array_equal(got["probability_yes"], kept["expected"])
     assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
 
@@ -135,6 +137,7 @@ def test_a_header_alone(bundle: Any, tmp_path: Path) -> None:
     path, kept = bundle
     kept["raw"].iloc[:0].to_csv(tmp_path / "rows.csv", index=False)
     got = predict_file(path, tmp_path / "rows.csv")
+    assert isinstance(got, pd.DataFrame)
     assert len(got) == 0 and list(got.columns) == [
         "prediction",
         "probability_no",
@@ -196,6 +199,7 @@ def test_numbers_of_a_csv_file_are_read_as_in_training(bundle: Any, tmp_path: Pa
     rows = kept["raw"].assign(area=hard)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     got = predict_file(path, tmp_path / "rows.csv")
+    assert isinstance(got, pd.DataFrame)
     expected = load_bundle(path).predict(kept["raw"].assign(area=[float(text) for text in hard]))
     np.testing.assert_array_equal(got["probability_yes"], expected["probability_yes"])
 

@@ -15,11 +15,12 @@ from sweeps.bundle import ensemble, selection, trial_choice, write
 from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.bundle.selection import Selection
-from sweeps.bundle.sweep_models import SweepModels, definition_of
+from sweeps.bundle.sweep_models import SweepModels
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.exports import sweep_exports
+from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.terminal.sweep_text import format_ensemble
 from tests.bundle.ensemble_sweeps import recorded_sweep, reopened
 from tests.commands import invoke
@@ -48,7 +49,7 @@ def export(sweep: Any, rounds: Any, tmp_path: Path) -> Any:
 
 
 TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"
-TASKS = {
+TASKS: dict[str, dict[str, Any]] = {
     "binary": {},
     "auc": {"metric": "valid-auc", "goal": "maximize"},
     "codes": {
@@ -87,12 +88,12 @@ def test_ensemble_score_is_that_of_the_average_of_members(
     )
     metric, classes = sweep.space.objective.metric, len(info.classes or ())
     outputs = {n: to_numbers(output, info.task, classes) for n, output in sweep.outputs.items()}
-    scores = {
-        n: metrics.score(metric, info.task, sweep.labels, output) for n, output in outputs.items()
-    }
-    best = (
-        max(scores.values()) if sweep.space.objective.goal == "maximize" else min(scores.values())
-    )
+    scores = []
+    for output in outputs.values():
+        score = metrics.score(metric, info.task, sweep.labels, output)
+        assert score is not None
+        scores.append(score)
+    best = max(scores) if sweep.space.objective.goal == "maximize" else min(scores)
     mean = average([outputs[int(m.trial)] for m in members], [m.weight for m in members])
     assert facts["value"] == metrics.score(metric, info.task, sweep.labels, mean)
     assert (

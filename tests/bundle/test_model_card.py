@@ -34,7 +34,7 @@ def manifest(training: dict[str, Any] | None = None, **others: Any) -> Manifest:
         ColumnSchema(name="tenure", type="integer", dtype="int64"),
         ColumnSchema(name="plan", type="string", dtype="object"),
     ]
-    facts = {
+    facts: dict[str, Any] = {
         "label": "churned",
         "task": "binary",
         "classes": ["no", "yes"],

@@ -54,7 +54,7 @@ def test_types() -> None:
         ("whole", pd.array([1, None, 3], dtype="Int64"), [1.0, np.nan, 3.0]),
         ("whole", pd.Series([1, None, 3], dtype=object), [1.0, np.nan, 3.0]),
         ("real", [1, 2, 3], [1.0, 2.0, 3.0]),
-        ("real", np.float32([1, 2, 3]), [1.0, 2.0, 3.0]),
+        ("real", np.array([1, 2, 3], dtype=np.float32), [1.0, 2.0, 3.0]),
         ("flag", [1, 0, 1], [True, False, True]),
         ("flag", ["True", "false", "1"], [True, False, True]),
         ("flag", [True, None, False], pd.Series([True, None, False], dtype=object)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.bundle.averaging import average, to_numbers
-from sweeps.bundle.selection import select
+from sweeps.bundle.selection import Selection, select
 from sweeps.core.errors import BundleError
 
 LABELS = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
@@ -20,12 +21,21 @@ columns = st.lists(st.floats(0, 1, width=16), min_size=5, max_size=5).map(np.arr
 libraries = st.lists(columns, min_size=1, max_size=6)
 
 
-def mse(predictions: Any) -> Any:
+def mse(predictions: Any) -> float:
     return float(((predictions - LABELS) ** 2).mean())
 
 
-def r2(predictions: Any) -> Any:
+def r2(predictions: Any) -> float:
     return 1 - mse(predictions) / float(LABELS.var())
+
+
+def selected(
+    predictions: list[np.ndarray], score: Callable[[Any], float], minimize: bool, rounds: int
+) -> Selection:
+    """Select models of which at least one has a finite score."""
+    selection = select(predictions, score, minimize, rounds)
+    assert selection is not None
+    return selection
 
 
 def chosen_by(predictions: Any, weights: Any) -> Any:
@@ -37,7 +47,7 @@ def test_ensemble_is_never_worse_than_its_best_model(
     predictions: Any, rounds: Any, minimize: Any
 ) -> None:
     score = mse if minimize else r2
-    selection = select(predictions, score, minimize, rounds)
+    selection = selected(predictions, score, minimize, rounds)
     singles = [score(p) for p in predictions]
     assert (
         selection.singles[selection.single]
@@ -64,9 +74,9 @@ def test_ensemble_is_never_worse_than_its_best_model(
 def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(
     predictions: Any, rounds: Any
 ) -> None:
-    selection = select(predictions, mse, True, rounds)
+    selection = selected(predictions, mse, True, rounds)
     assert selection == select([p.copy() for p in predictions], mse, True, rounds)
-    doubled = select(predictions + [p.copy() for p in predictions], mse, True, rounds)
+    doubled = selected(predictions + [p.copy() for p in predictions], mse, True, rounds)
     assert selection == dataclasses.replace(doubled, singles=selection.singles), (
         "of equal models, the first is taken"
     )
@@ -74,7 +84,7 @@ def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(
 
 def test_ensemble_takes_first_of_equal_models() -> None:
     same = np.array([0.25, 0.5, 0.75, 0.25, 0.5])
-    selection = select([same, same, same], mse, True, 5)
+    selection = selected([same, same, same], mse, True, 5)
     assert selection.weights == {0: 1} and selection.single == 0
 
 
@@ -83,7 +93,7 @@ def test_a_model_can_be_added_again() -> None:
     weights 3 and 1.
     """
     near, far = LABELS + 0.1, LABELS - 0.3
-    selection = select([far, near], mse, True, 4)
+    selection = selected([far, near], mse, True, 4)
     assert selection.weights == {1: 3, 0: 1} and selection.single == 1
     assert selection.value == pytest.approx(0, abs=1e-12) and selection.singles[
         selection.single
@@ -93,7 +103,7 @@ def test_a_model_can_be_added_again() -> None:
 def test_models_without_a_finite_score_are_never_chosen() -> None:
     lost = np.full(5, np.nan)
     assert select([lost, lost], mse, True, 3) is None and select([], mse, True, 3) is None
-    selection = select([lost, LABELS * 0.5, lost], mse, True, 3)
+    selection = selected([lost, LABELS * 0.5, lost], mse, True, 3)
     assert selection.weights == {1: 1} and selection.single == 1
 
 

@@ -45,12 +45,11 @@ for folder in sys.argv[1:]:
 def good(folder: Path) -> Path:
     """A bundle with a pickle in it."""
     (folder / "training").mkdir()
-    return write_parts(
-        folder / "good" / "bundle",
-        **trained(
-            sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"
-        ),
+    parts = trained(
+        sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"
     )
+    bundle: Path = write_parts(folder / "good" / "bundle", **parts)
+    return bundle
 
 
 def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:

@@ -7,26 +7,27 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import ray
+from ray.data import Dataset
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
-from sweeps.data.prepared_data import PreparedData
+from sweeps.data.prepared_data import PreparedData, Shards
 from sweeps.execution.messages import Job, Labels, TrialUpdate
 from sweeps.execution.pool import Pool
+from sweeps.space.model.step_names import Step
 from sweeps.study.events import TrialEnded
 from sweeps.study.states import TrialState
 from sweeps.study.transitions import applied, apply
 from tests.study.trial_states import new_trial
 
 
-@ray.remote(num_cpus=0, max_restarts=-1)
 class TinyKeeper:
     """Data actor with two features, a linear label, and shards for one to three ranks."""
 
     def __init__(self) -> None:
         import numpy as np
-        import pandas as pd
 
         x = np.random.default_rng(0).normal(size=(256, 2))
         self.frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": x @ [2.0, -3.0]})
@@ -39,17 +40,24 @@ class TinyKeeper:
         return True  # `from_pandas` does
 
     def prepare(
-        self, steps: tuple, data: dict | None = None, reload: Any = None, refit: Any = None
+        self, steps: tuple[Step, ...], data: Any = None, reload: Any = None, refit: Any = None
     ) -> PreparedData:
-        valid = ray.put(ray.data.from_pandas(self.frame))
-        shards = {}
+        valid = self._put(self.frame)
+        shards: dict[int, Shards] = {}
         for workers in (1, 2, 3):
             parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
             shards[workers] = {
-                "train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts),
+                "train": tuple(map(self._put, parts)),
                 "valid": (valid,),
             }
         return PreparedData(repr(steps), shards, check=None, size=10_000)
+
+    def _put(self, rows: pd.DataFrame) -> ray.ObjectRef[Dataset]:
+        dataset: Dataset = ray.data.from_pandas(rows)
+        return ray.put(dataset)
+
+
+_RemoteKeeper = ray.remote(num_cpus=0, max_restarts=-1)(TinyKeeper)
 
 
 def job(
@@ -72,7 +80,7 @@ def trial(
     workers: int,
     backend: str,
     seed: int | None = None,
-    steps: tuple = (),
+    steps: tuple[Step, ...] = (),
 ) -> Trial:
     """Return a trial with a number of workers of one CPU each."""
     shape = Shape(workers, (("CPU", 1.0),), backend)
@@ -90,7 +98,7 @@ class Driving:
     ) -> None:
         self.folder = folder
         self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, max_failures)
-        self.data_actor = TinyKeeper.remote()
+        self.data_actor: Any = _RemoteKeeper.remote()
         ray.get(self.pool.configure.remote(self.data_actor, Labels()))
 
     def __enter__(self) -> Driving:
@@ -106,7 +114,8 @@ class Driving:
 
     def update(self, trial: Trial, timeout: float = 60) -> TrialUpdate:
         """Wait until something happens to a trial."""
-        return ray.get(self.pool.step.remote(trial.id), timeout=timeout)["update"]
+        answer: dict[str, TrialUpdate] = ray.get(self.pool.step.remote(trial.id), timeout=timeout)
+        return answer["update"]
 
     def checkpoint_step(self, trial: Trial) -> int:
         """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0
@@ -117,7 +126,8 @@ class Driving:
             checkpoint = pool.trials[trial.id].state.checkpoint
             return checkpoint.step if checkpoint else 0
 
-        return ray.get(self.pool.__ray_call__.remote(step))
+        reached: int = ray.get(self.pool.__ray_call__.remote(step))
+        return reached
 
     def finish(
         self,

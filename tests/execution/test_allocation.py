@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,13 @@ def busy(name: str, node: str = "a", resources: Any = CPU) -> WorkerState:
     return WorkerState(name, node, resources, Phase.BUSY)
 
 
+def placed_first(cluster: Cluster, queue: list[Request]) -> Place:
+    """Return where the next trial of the queue is placed."""
+    action = decide(cluster, queue)
+    assert isinstance(action, Place)
+    return action
+
+
 def test_a_gang_of_the_right_size_is_preferred_to_a_new_one() -> None:
     wanted = request(0, 2)
     workers = [
@@ -76,8 +84,8 @@ def test_small_gang_takes_fuller_node() -> None:
 def test_workers_that_cache_the_data_come_before_the_least_recently_used() -> None:
     workers = [idle("w1", used=1), idle("w2", used=3, keys={"k"}), idle("w3", used=2)]
     cluster = Cluster({"a": {"CPU": 3.0}}, workers)
-    assert decide(cluster, [request(0, key="k")]).workers == ("w2",)
-    assert decide(cluster, [request(0, key="other")]).workers == ("w1",)
+    assert placed_first(cluster, [request(0, key="k")]).workers == ("w2",)
+    assert placed_first(cluster, [request(0, key="other")]).workers == ("w1",)
 
 
 def test_idle_worker_closes_only_if_there_is_no_room() -> None:
@@ -144,7 +152,7 @@ def elastic(number: int, least: int, most: int) -> Request:
 
 def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound() -> None:
     four = {"a": {"CPU": 4.0}}
-    assert decide(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
+    assert placed_first(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
     assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(
         elastic(0, 1, 4), ("w2",), ("a", "a")
     )
@@ -152,20 +160,18 @@ def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound() -> None:
         decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)])
         == KeepWaiting()
     ), "two are needed"
-    assert len(decide(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
+    assert len(placed_first(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
 
 
 def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need() -> None:
     four = {"a": {"CPU": 4.0}}
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
-    assert (
-        len(decide(Cluster(four, []), [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]).start)
-        == 2
-    )
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, (
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
+    three = [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]
+    assert len(placed_first(Cluster(four, []), three).start) == 2
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, (
         "it cannot start now anyway"
     )
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, (
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, (
         "it never fits"
     )
 
@@ -173,8 +179,10 @@ def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need() -> None:
 def test_a_gang_grows_only_if_no_other_trial_needs_the_resources() -> None:
     shape_ = Shape(1, CPU, most=3)
     cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
-    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2")
-    assert growth(cluster, [], shape_, 2, {"b"}, trials_pending=False).workers == ("w3",)
+    by_two = growth(cluster, [], shape_, 1, {"b"}, trials_pending=False)
+    assert by_two is not None and by_two.workers == ("w3", "w2")
+    by_one = growth(cluster, [], shape_, 2, {"b"}, trials_pending=False)
+    assert by_one is not None and by_one.workers == ("w3",)
     assert growth(cluster, [], shape_, 3, {"b"}, trials_pending=False) is None
     assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=True) is None
     assert growth(cluster, [request(0, 4)], shape_, 1, {"b"}, trials_pending=False) is None
@@ -238,7 +246,7 @@ def test_any_queue_is_served_in_order_within_each_node(
     """
     nodes, parked, limit = where
 
-    def fits_somewhere(need: dict[str, float]) -> bool:
+    def fits_somewhere(need: Mapping[str, float]) -> bool:
         return any(fits_into(need, node) for node in nodes.values()) and _under(need, limit)
 
     coming = [
@@ -251,6 +259,7 @@ def test_any_queue_is_served_in_order_within_each_node(
     grants: dict[int, tuple[str, dict[str, float]]] = {}
     borrowed = {r.id for r in coming if r.shape is None and (parked is not None or not r.tasks)}
     trials = {r.id: r for r in coming if r.shape is not None}
+    shapes = {r.id: r.shape for r in coming if r.shape is not None}
     clock, left, losses = 0, {r.id for r in coming}, 5
 
     def check_room() -> None:
@@ -294,16 +303,18 @@ def test_any_queue_is_served_in_order_within_each_node(
             if isinstance(action, Grant):
                 grants[action.request.id] = (action.node, dict(action.request.need))
             else:
+                shape_ = shapes[action.request.id]
                 members = list(action.workers)
                 for number, node in enumerate(action.start):
                     members.append(f"w{clock}-{number}")
                     workers[members[-1]] = WorkerState(
-                        members[-1], node, action.request.shape.per_worker, Phase.IDLE
+                        members[-1], node, shape_.per_worker, Phase.IDLE
                     )
-                assert len(set(members)) in action.request.shape.sizes
+                assert len(set(members)) in shape_.sizes
+                assert action.request.key is not None
+                keys = frozenset({action.request.key})
                 for rank, name in enumerate(members):
                     assert workers[name].phase is Phase.IDLE
-                    keys = frozenset({action.request.key})
                     workers[name] = replace(
                         workers[name],
                         phase=Phase.BUSY,
@@ -315,13 +326,11 @@ def test_any_queue_is_served_in_order_within_each_node(
                 running[action.request.id] = members
             check_room()
         closing = [w.id for w in workers.values() if w.phase is Phase.CLOSING]
-        events = (
-            [("trial", i) for i in running]
-            + [("fit", i) for i in grants]
-            + [("close", i) for i in closing]
-        )
+        events: list[tuple[str, int | str | None]] = [("trial", i) for i in running]
+        events += [("fit", i) for i in grants]
+        events += [("close", i) for i in closing]
         events += [("come", None)] if coming else []
-        changing = [i for i in running if trials[i].shape.most is not None]
+        changing = [i for i in running if shapes[i].most is not None]
         events += (
             [(kind, i) for i in changing for kind in (("lose", "grow") if losses else ("grow",))]
             if events
@@ -337,7 +346,7 @@ def test_any_queue_is_served_in_order_within_each_node(
             losses -= 1
             lost, *running[what] = chance.sample(running[what], len(running[what]))
             del workers[lost]
-            if len(running[what]) < trials[what].shape.workers:
+            if len(running[what]) < shapes[what].workers:
                 for name in running.pop(what):
                     workers[name] = replace(workers[name], phase=Phase.IDLE)
                 again = replace(trials[what], is_retry=True)
@@ -350,7 +359,7 @@ def test_any_queue_is_served_in_order_within_each_node(
             placed = growth(
                 cluster,
                 queue,
-                trials[what].shape,
+                shapes[what],
                 len(running[what]),
                 {workers[n].node for n in running[what]},
                 bool(coming),
@@ -358,7 +367,7 @@ def test_any_queue_is_served_in_order_within_each_node(
             assert placed is None or not (queue or coming), "another trial needs the resources"
             for number, node in enumerate(placed.start if placed else ()):
                 workers[f"g{clock}-{number}"] = WorkerState(
-                    f"g{clock}-{number}", node, trials[what].shape.per_worker, Phase.IDLE
+                    f"g{clock}-{number}", node, shapes[what].per_worker, Phase.IDLE
                 )
             check_room()
             for name in placed.workers if placed else ():
@@ -367,7 +376,7 @@ def test_any_queue_is_served_in_order_within_each_node(
                 running[what] = [*running[what], name]
             clock += 1
             check_room()
-            assert len(running[what]) in trials[what].shape.sizes
+            assert len(running[what]) in shapes[what].sizes
         elif kind == "fit":
             del grants[what]
         elif kind == "close":
@@ -377,7 +386,7 @@ def test_any_queue_is_served_in_order_within_each_node(
                 workers[name] = replace(workers[name], phase=Phase.IDLE)
 
 
-def _under(need: dict[str, float], limit: dict[str, float] | None) -> bool:
+def _under(need: Mapping[str, float], limit: dict[str, float] | None) -> bool:
     return limit is None or fits_into({name: need.get(name, 0.0) for name in limit}, limit)
 
 
@@ -400,6 +409,8 @@ def test_a_trial_that_does_not_fit_lacks_something(
         str(i): {"CPU": float(cpus), "GPU": float(gpus)} for i, (cpus, gpus) in enumerate(nodes)
     }
     total = {name: sum(node[name] for node in cluster.values()) for name in ("CPU", "GPU")}
-    waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
+    wanted = request(0, workers, cpu, gpu)
+    assert wanted.shape is not None
+    waits = decide(Cluster(cluster, []), [wanted])
     too_large = isinstance(waits, KeepWaiting) and wanted in waits.too_large
     assert too_large is (missing_resources(wanted.shape, total, list(cluster.values())) is not None)

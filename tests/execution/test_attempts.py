@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sweeps.core.trial import LOST, State
 from sweeps.execution.gangs.pool_worker import WorkerLost
 from sweeps.execution.messages import Ended
-from sweeps.execution.trials.retry import MOST_BLAMELESS, Again, FailureCounts, after_attempt
+from sweeps.execution.trials.retry import MOST_BLAMELESS, Again, after_attempt
+from sweeps.study.events import FailureCounts
 
 losses = st.builds(WorkerLost, st.just("died"), st.booleans())
 ends = st.sampled_from(

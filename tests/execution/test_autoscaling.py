@@ -73,7 +73,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     )
     monkeypatch.setattr(autoscaling, "get_cluster_status", fake_ray.status)
     context = SimpleNamespace(gcs_address="here")
-    monkeypatch.setattr(autoscaling.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
     return fake_ray
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ray.train.backend import BackendConfig
+from ray.train.torch import TorchConfig
 from ray.train.v2.jax import JaxConfig
 
 import sweeps
@@ -75,7 +76,8 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.mark.parametrize("gpus, backend", [(0, None), (0.5, "gloo"), (1, None), (2, None)])
 def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus: float, backend: str | None) -> None:
-    assert backends.config_of("torch", {"CPU": 1, "GPU": gpus}).backend == backend
+    config = backends.config_of("torch", {"CPU": 1, "GPU": gpus})
+    assert isinstance(config, TorchConfig) and config.backend == backend
 
 
 @pytest.mark.parametrize("name", ["ring:Config", "ring:instance"])
@@ -122,9 +124,9 @@ def test_jax_is_configured_for_the_hardware_of_the_workers() -> None:
         "CPU": 0.5,
         "GPU": 2,
     }
-    assert range(backends.WorkerGroup((), {"GPU": 2.0}).get_resources_per_worker()["GPU"]), (
-        "Ray's backend for JAX counts GPUs this way"
-    )
+    gpus = backends.WorkerGroup((), {"GPU": 2.0}).get_resources_per_worker()["GPU"]
+    assert isinstance(gpus, int), "Ray's backend for JAX counts GPUs this way"
+    assert len(range(gpus)) == 2
 
 
 def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +165,8 @@ space: {{scaling: {{num_workers: {workers}}}, params: {{a: 1}}}}
 @pytest.mark.timeout(240)
 def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray: Any, ring: Any) -> None:
     result = sweeps.run(space_of(ring, "ring:Config", workers=2), dir=ring / "runs")
-    assert result.best["value"] == 2 and result.trials["completed"] == 1
+    assert result.best is not None and result.best["value"] == 2
+    assert result.trials["completed"] == 1
 
 
 @pytest.mark.integration

@@ -16,7 +16,7 @@ uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_si
 @given(uses, st.integers(0, 120))
 def test_the_latest_that_fit_are_kept(used: Any, room: Any) -> None:
     sizes = dict(used)
-    kept = ()
+    kept: tuple[tuple[str, int], ...] = ()
     for key, _ in used:
         before, kept = kept, keep(kept, key, sizes[key], room)
         keys = [k for k, _ in kept]

@@ -12,6 +12,7 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.execution.gangs.pool_worker import PoolWorker
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
@@ -32,8 +33,12 @@ def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
 class Growing:
     """A pool of workers that has another worker at step 4."""
 
-    def grow(self, shape: Any, members: Any, trials_pending: Any, reserve: Any) -> Any:
-        return [1] if reserve else []
+    joining = object.__new__(PoolWorker)
+
+    def grow(
+        self, shape: Any, members: Any, trials_pending: bool, reserve: bool
+    ) -> list[PoolWorker]:
+        return [self.joining] if reserve else []
 
 
 def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
@@ -61,7 +66,7 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported() -> None:
         first = await come(0, 4, saved=True)
         assert not first.done()
         assert not await (await come(1, 4)) and not await first
-        assert running.yields and running.kept == [1]
+        assert running.yields and running.kept == [Growing.joining]
 
     asyncio.run(scene())
 
@@ -104,7 +109,8 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on() -> Non
         ", ".join(map(str, sizes))
         == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
     )
-    assert driven.attempt == 4 and driven.checkpoint.step == 4
+    assert driven.attempt == 4
+    assert driven.checkpoint is not None and driven.checkpoint.step == 4
     resumed = RunningTrial(driven, "")
     resumed.begin_attempt(rank_places(3))
     assert resumed.state.sizes == sizes, "the same number is not recorded again"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.best_step import StepOrder
-from sweeps.execution.worker.fold_runs import BEST_FOLD_STEP, mean_of, result_of
+from sweeps.core.loop_context import BEST_FOLD_STEP
+from sweeps.execution.worker.fold_runs import mean_of, result_of
 
 NUMBERS = st.floats(-100, 100)
 STEPS = (1, 2, 3, 5, 8, 13, 21, 34)

@@ -77,7 +77,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     wait_until(lambda: all(sweep.file(number).exists() for number in (0, 1)), 60, "both runs")
     yield sweep
     sweep.tracker.close(5.0)
-    mlflow.set_tracking_uri(None)
+    mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
 
 
 def test_logs_of_loop_go_to_the_run_of_its_trial(sweep: Any) -> None:
@@ -90,7 +90,9 @@ def test_logs_of_loop_go_to_the_run_of_its_trial(sweep: Any) -> None:
             mlflow.log_metric("of a child", 1.0)
         mlflow.log_params({"batch": 32})
         mlflow.log_text("hello", "note.txt")
-        return mlflow.active_run().info.run_id  # The run is left active.
+        active = mlflow.active_run()
+        assert active is not None
+        return active.info.run_id  # The run is left active.
 
     assert [sweep.loop(loop, number) for number in (0, 1)] == [sweep.id(0), sweep.id(1)]
     assert mlflow.active_run() is None
@@ -209,7 +211,7 @@ def test_a_refit_has_a_run_of_its_own(
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    mlflow.set_tracking_uri(None)
+    mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
     with isolated(), logged(TrialRun(None, tmp_path, 0)):
         run = a_loop()
     assert mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow-0.db").get_run(run)

@@ -25,7 +25,7 @@ from sweeps.execution.isolation.process_reset import MEMORY_GROWTH, excess_growt
 from tests.waiting import wait_until
 
 
-def state() -> dict:
+def state() -> dict[str, Any]:
     return {
         "environment": dict(os.environ),
         "folder": os.getcwd(),
@@ -243,6 +243,7 @@ def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path: Path) -> 
     )
     try:
         for process in (mine, other):
+            assert process.stdout is not None
             process.stdout.readline()  # it runs, and so has its environment
         assert child_processes.end(str(tmp_path / "one")) == 1
         assert not psutil.pid_exists(mine.pid) and other.poll() is None
@@ -250,6 +251,7 @@ def test_r7_the_processes_of_a_sweep_are_those_of_its_folder(tmp_path: Path) -> 
         for process in (mine, other):
             process.kill()
             process.wait()
+            assert process.stdout is not None
             process.stdout.close()
 
 

@@ -51,7 +51,8 @@ def shard_of(names: list[str], name: str) -> Any:
     from sweeps.execution.worker.dataset_cache import DatasetCache
 
     cache = DatasetCache(Data(dict.fromkeys(names, ()), None))
-    cache.opened.update({n: f"the {n} rows" for n in names})
+    rows: Any = {n: f"the {n} rows" for n in names}
+    cache.opened.update(rows)
     return cache.shard(name, Ranks())
 
 
@@ -75,8 +76,9 @@ def test_ray_still_reads_the_session_of_train_v1() -> None:
 
     from sweeps.execution.ray_apis import ray_train_adapter
 
-    session = SimpleNamespace(name="a", folder="b", ranks=Ranks())
-    ours = ray_train_adapter.TuneSession(session, None)
+    session: Any = SimpleNamespace(name="a", folder="b", ranks=Ranks())
+    context = ray_train_adapter.Context(session.ranks, session)
+    ours = ray_train_adapter.TuneSession(session, context)
     asked = set(
         re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version))
     )
@@ -133,10 +135,10 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(
 
 
 def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative() -> None:
-
     from sweeps.execution.ray_apis import ray_data_adapter
 
-    shard = ray_data_adapter.Shard(SimpleNamespace())
+    dataset: Any = SimpleNamespace()
+    shard = ray_data_adapter.Shard(dataset)
     with pytest.raises(
         ray_data_adapter.LazyData,
         match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +16,15 @@ from sweeps.core.best_step import StepOrder
 from sweeps.core.files.sweep_folder import ROW_RUNS
 from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 from sweeps.core.trial import Checkpoint
-from sweeps.execution.messages import Assignment, Labels, Ranks
-from sweeps.execution.worker.loop_run import best_step
-from sweeps.execution.worker.row_runs import RowRun, run_on_rows
+from sweeps.execution.messages import Assignment, Data, Labels, Ranks
+from sweeps.execution.worker.dataset_cache import DatasetCache
+from sweeps.execution.worker.loop_run import RankLoop, best_step
+from sweeps.execution.worker.row_runs import run_on_rows
+from sweeps.execution.worker.trial_session import TrialSession
 from tests.execution.driving import job, trial
 
 
-class Session:
+class Session(TrialSession):
     """Session of a trial that trains at the steps 1, 3 and 9, and that keeps what the trial
     reports.
     """
@@ -31,32 +32,21 @@ class Session:
     def __init__(
         self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1
     ) -> None:
-        self.job, self.ranks, self.name, self.folder = (
-            job("a:b", "none"),
-            Ranks(world_size=workers),
-            "test-0000",
-            ".",
-        )
-        about = (
+        assignment = Assignment(
             trial(0, {}, workers, "none"),
             1,
-            self.ranks,
-            ".",
-            "key",
-            ("key",),
-            Labels(),
-            None,
-            checkpoint,
+            Ranks(world_size=workers),
+            folder=".",
+            data_key="key",
+            cached=("key",),
+            labels=Labels(),
+            data=None,
+            checkpoint=checkpoint,
+            row_steps=(1, 3, 9),
         )
-        self.assignment = Assignment(*about, row_steps=(1, 3, 9))
-        parts = {
-            step: SimpleNamespace(
-                data=SimpleNamespace(rows=rows * step // 9), check=None, kept={}, parts={}
-            )
-            for step in (1, 3, 9)
-        }
-        self.cache = parts.pop(9)
-        self.cache.parts = parts
+        parts = {step: Data({}, None, rows=rows * step // 9) for step in (1, 3)}
+        data = Data({}, None, parts=parts, rows=rows)
+        super().__init__(None, job("a:b", "none"), assignment, DatasetCache(data))
         self.sent: list[tuple[int, dict[str, float], dict[str, Any] | None]] = []
 
     def admit(self, metrics: dict[str, float], step: int) -> dict[str, float]:
@@ -74,8 +64,12 @@ class Session:
         return [value, *[False] * (self.ranks.world_size - 1)]
 
     def report(
-        self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int
+        self,
+        metrics: dict[str, float],
+        checkpoint: ray.train.Checkpoint | None,
+        step: int | None = None,
     ) -> None:
+        assert step is not None
         note = (
             None
             if checkpoint is None
@@ -115,7 +109,7 @@ def test_the_best_step_is_the_first_with_the_best_value(values: Any, minimize: A
 def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch() -> None:
     session, seen = Session(), []
 
-    def train(run: RowRun) -> None:
+    def train(run: RankLoop) -> None:
         now = loop_context.current()
         seen.append((now.train_share, now.max_t, run.checkpoint()))
         for value in (3.0, 1.0, 2.0):
@@ -133,7 +127,7 @@ def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path: Path) -> N
     session, seen = Session(Checkpoint(str(tmp_path), 3, 3)), []
     (tmp_path / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 3, "on_all_ranks": True}))
 
-    def train(run: RowRun) -> None:
+    def train(run: RankLoop) -> None:
         seen.append(loop_context.current().previous_run)
         run.report({"loss": 1.0}, None)
 
@@ -145,7 +139,7 @@ def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path: Path) -> N
 def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path: Path) -> None:
     seen = []
 
-    def train(run: RowRun) -> None:
+    def train(run: RankLoop) -> None:
         previous, share = loop_context.current().previous_run, loop_context.current().train_share
         seen.append(None if previous is None else (previous / "model").read_text())
         (tmp_path / "model").write_text(f"of {share:.2f}")
@@ -164,7 +158,7 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path: Path) -> None:
 def test_all_ranks_start_from_the_same_rows(tmp_path: Path, resumed: bool) -> None:
     seen = []
 
-    def train(run: RowRun) -> None:
+    def train(run: RankLoop) -> None:
         seen.append(loop_context.current().previous_run)
         run.report({"loss": 1.0}, saved(tmp_path / "mine"))
 

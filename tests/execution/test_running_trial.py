@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.core.files import checkpoint_files
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.background import Background
 from sweeps.execution.messages import RankUpdate
@@ -62,21 +63,24 @@ def test_pool_awaits_ranks_before_trial_has_ended() -> None:
         pool = object.__new__(_Pool)
         running = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
 
-        async def drive() -> str:
+        drivings = []
+
+        async def drive() -> None:
             assert not await running.decisions[1]
-            return "stopped"
+            drivings.append("stopped")
 
         running.task = asyncio.create_task(drive())
         pool.trials = {running.trial.id: running}
         await pool.await_stopped()
-        assert running.task.done() and running.task.result() == "stopped"
+        assert running.task.done() and drivings == ["stopped"]
 
     asyncio.run(scene())
 
 
 def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop() -> None:
     async def scene() -> None:
-        pool, order, stopped = object.__new__(_Pool), [], asyncio.Event()
+        pool, stopped = object.__new__(_Pool), asyncio.Event()
+        order: list[str] = []
         pool.job, pool.trials, pool.stopping, pool.spawn = job("l", "none"), {}, None, Background()
 
         async def drive(running: RunningTrial) -> None:
@@ -86,13 +90,16 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop() -> 
                 running.stopped = True
             order.append("end")
 
-        pool.driver = SimpleNamespace(drive=drive)
+        driver: Any = SimpleNamespace(drive=drive)
+        pool.driver = driver
         await pool.start(new_trial(trial(0, {}, 1, "none")), "/t")
         await asyncio.sleep(0)
         earlier = pool.trials["0000"]
         await pool.start(resumed_trial(), "/t")
         stopped.set()
-        await pool.trials["0000"].task
+        task = pool.trials["0000"].task
+        assert task is not None
+        await task
         assert order == ["start 0", "end", "start 2", "end"]
         assert pool.trials["0000"] is not earlier, (
             "the end of the earlier attempt does not remove the new one"
@@ -106,7 +113,7 @@ def test_an_attempt_starts_only_after_started_deletions_have_ended(
 ) -> None:
     deleting, go = threading.Event(), threading.Event()
     names = [tmp_path / "0000" / f"checkpoint_{step:06d}" for step in (1, 2)]
-    delete = trial_services.delete_checkpoint
+    delete = checkpoint_files.delete_checkpoint
 
     def slow(path: str) -> bool:
         if Path(path) == names[0]:

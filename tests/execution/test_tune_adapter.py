@@ -39,7 +39,7 @@ def test_the_first_error_of_the_source_is_kept_and_raised_again() -> None:
 
 
 def test_the_source_is_polled_while_tune_waits_for_the_first_trial() -> None:
-    class Paused:
+    class Paused(Failing):
         polled = 0
 
         def start_trial(self) -> str | None:
@@ -64,10 +64,11 @@ def test_tune_asks_the_pool_directly() -> None:
             options=lambda **how: SimpleNamespace(remote=lambda trial: calls.append((trial, how)))
         )
     )
-    original = tune_controller.PlacementGroupResourceManager
+    controller: Any = tune_controller
+    original = controller.PlacementGroupResourceManager
     with tune_adapter.trials_run_in(pool):
-        manager = tune_controller.PlacementGroupResourceManager()
-    assert tune_controller.PlacementGroupResourceManager is original
+        manager = controller.PlacementGroupResourceManager()
+    assert controller.PlacementGroupResourceManager is original
     request = ResourceRequest([{"CPU": 1}])
     assert manager.has_resources_ready(request), (
         "Tune waits for no resources, because the pool allocates them"
@@ -84,7 +85,8 @@ def test_tune_asks_the_pool_directly() -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_trials_start_no_process_but_the_workers(clean_ray: Any, tmp_path: Path) -> None:
-    before, titles = set(clean_ray.util.placement_group_table()), set()
+    before = set(clean_ray.util.placement_group_table())
+    titles: set[str] = set()
 
     def look(status: object) -> None:
         for process in psutil.Process().children(recursive=True):

@@ -11,11 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from ray.exceptions import RayError
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
-from sweeps.execution.gangs import cluster_nodes, worker_pool, worker_processes
+from sweeps.execution.gangs import worker_pool, worker_processes
 from sweeps.execution.gangs.cluster_nodes import ClusterNodes
 from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
@@ -23,6 +25,7 @@ from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Ended, Job, WorkerInfo
 from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
+from sweeps.execution.worker import worker
 from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
 from tests.study.trial_states import new_trial
@@ -68,14 +71,12 @@ class FakeRay:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     fake_ray = FakeRay()
-    monkeypatch.setattr(worker_processes.worker, "start", fake_ray.start)
+    monkeypatch.setattr(worker, "start", fake_ray.start)
     monkeypatch.setattr(worker_processes, "is_alive", lambda pid: True)
     context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
-    monkeypatch.setattr(cluster_nodes.ray, "get_runtime_context", lambda: context)
-    monkeypatch.setattr(
-        cluster_nodes.ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}]
-    )
-    monkeypatch.setattr(cluster_nodes.ray, "kill", fake_ray.killed.append)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}])
+    monkeypatch.setattr(ray, "kill", fake_ray.killed.append)
 
     async def call(self: PoolWorker, method: str, *arguments: Any) -> None:
         fake_ray.calls.append((method, self.number - 1))
@@ -164,7 +165,7 @@ def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
         waiting = asyncio.create_task(lease(pool, ONE))
         await until(lambda: fake.up)
-        error = worker_processes.RayError("wrapped")
+        error = RayError("wrapped")
         error.cause = ImportError("no module named x")  # type: ignore[attr-defined]
         fake.up[0].set_exception(error)
         with pytest.raises(CannotStart, match="ImportError: no module named x"):

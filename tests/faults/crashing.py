@@ -38,14 +38,14 @@ class Point(NamedTuple):
 
 
 def _pruned(controller: Any, end: Any) -> bool:
-    return end.state.value == "PRUNED"
+    return bool(end.state.value == "PRUNED")
 
 
 def _paused(progress: Any, state: Any) -> bool:
     return state.paused_at is not None
 
 
-def _logs_event(journal: Any, logs: list) -> bool:
+def _logs_event(journal: Any, logs: list[Any]) -> bool:
     return "events.1" in str(logs)
 
 
@@ -149,7 +149,7 @@ def die(driver: int | None = None) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _half(name: str, args: tuple) -> None:
+def _half(name: str, args: tuple[Any, ...]) -> None:
     """Do half of the function's work."""
     if name.endswith("append_logs"):
         import json
@@ -201,7 +201,7 @@ class _Latched:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def Popen(self, command: list[str], **how: Any) -> subprocess.Popen:
+    def Popen(self, command: list[str], **how: Any) -> subprocess.Popen[Any]:
         return subprocess.Popen(
             [
                 sys.executable,
@@ -230,8 +230,8 @@ def main() -> None:
     elif name in POINTS and POINTS[name].target.startswith("mlflow"):
         from sweeps.tracking.mlflow import tracker_process
 
-        latched: Any = _Latched(name)
-        tracker_process.subprocess = latched
+        module: Any = tracker_process
+        module.subprocess = _Latched(name)
     else:
         arm((POINTS | PAUSE_POINTS)[name])
     from sweeps import cli

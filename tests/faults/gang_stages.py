@@ -56,7 +56,7 @@ class HoldingConfig(TorchConfig):
         return _HoldingBackend
 
 
-def loop(config: dict) -> None:
+def loop(config: dict[str, Any]) -> None:
     """Report five steps, each with a sum over all ranks and a checkpoint.
 
     Step 3 is a stage at which the test can hold the loop.

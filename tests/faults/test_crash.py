@@ -88,7 +88,7 @@ def in_mlflow(folder: Path, uri: str) -> None:
         assert tuple(history["loss"]) == t.curve and history["objective"] == [(0, t.result.value)]
 
 
-def ended(process: subprocess.Popen, code: int = 0) -> str:
+def ended(process: subprocess.Popen[str], code: int = 0) -> str:
     out, err = process.communicate(timeout=150)
     assert process.returncode == code, err
     return out
@@ -99,7 +99,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{shutil.copy(mlflow_database(), tmp_path_factory.mktemp('mlflow'))}"
 
 
-def crashing(point: str, *args: object) -> subprocess.Popen:
+def crashing(point: str, *args: object) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     full = [sys.executable, "-m", "tests.faults.crashing", point, *map(str, args)]
     return subprocess.Popen(

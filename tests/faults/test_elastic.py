@@ -118,12 +118,12 @@ def test_elastic_gang_of_three_shrinks_and_grows_again(
         assert others * outcome.seconds < outcome.worker_seconds < 3 * outcome.seconds, (
             "each worker's time counts"
         )
-        for rank in victims:
-            wait_until(
-                lambda pid=before[rank]: not psutil.pid_exists(pid),
-                10,
-                "the process that was hit to be gone",
-            )
+        hit = [before[rank] for rank in victims]
+        wait_until(
+            lambda: not any(map(psutil.pid_exists, hit)),
+            10,
+            "the processes that were hit to be gone",
+        )
         usage = ray.get(driving.pool.usage.remote())
         assert not usage.busy.get("CPU") and usage.warm["CPU"] == 1.5, (
             "three idle workers, nothing else"

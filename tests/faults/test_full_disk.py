@@ -39,7 +39,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def ends(process: subprocess.Popen, start: float) -> str:
+def ends(process: subprocess.Popen[str], start: float) -> str:
     """Wait for the end of a sweep whose disk is full; what it said."""
     out, err = process.communicate(timeout=60)
     took = time.monotonic() - start

@@ -32,6 +32,7 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(
                 assert outcome.state is State.COMPLETE, outcome.error
                 continue
             assert (outcome.state, outcome.attempt) == (State.FAIL, 1)
+            assert outcome.error is not None
             assert "longer than `limits.trial_timeout` (3 s)" in outcome.error
             log = (tmp_path / t.id / "logs" / "rank-1.log").read_text()
             assert "tests/faults/loops.py" in log and "wait_for_ever" in log, log
@@ -44,10 +45,9 @@ def test_the_time_of_a_lost_attempt_counts(clean_ray: Any, tmp_path: Path) -> No
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
         outcome, _ = driving.finish(t)
-        assert (outcome.state, outcome.attempt) == (
-            State.FAIL,
-            2,
-        ) and "the log of each rank has the stack of every thread" in outcome.error
+        assert (outcome.state, outcome.attempt) == (State.FAIL, 2)
+        assert outcome.error is not None
+        assert "the log of each rank has the stack of every thread" in outcome.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / "rank-0.log").read_text()
 
 

@@ -25,6 +25,7 @@ def test_r13_silent_rank_fails_its_trial_with_its_stack(
         driving.start(t)
         outcome, _ = driving.finish(t)
         assert (outcome.state, outcome.attempt) == (State.FAIL, 1)
+        assert outcome.error is not None
         for part in (
             "limits.report_timeout",
             f"rank {rank} ",
@@ -46,4 +47,5 @@ def test_r16_how_a_rank_died_is_in_its_trials_error(clean_ray: Any, tmp_path: Pa
             t = trial(number, {"how": how}, 1, "none")
             driving.start(t)
             outcome, _ = driving.finish(t)
-            assert outcome.state is State.FAIL and said in outcome.error, outcome.error
+            assert outcome.state is State.FAIL and outcome.error is not None
+            assert said in outcome.error, outcome.error

@@ -30,11 +30,12 @@ THREE = "max_trials: 3, max_concurrent_trials: 1"
 GRID = "{grid: [0.1, 0.2, 0.3]}"
 
 
-def ended(process: subprocess.Popen, timeout: float = 150) -> dict:
+def ended(process: subprocess.Popen[str], timeout: float = 150) -> dict[str, Any]:
     """Wait for a command with --json to succeed; what it printed."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0 and "Traceback" not in err, err
-    return json.loads(out)
+    printed: dict[str, Any] = json.loads(out)
+    return printed
 
 
 def test_a_folder_that_cannot_be_written_to(finished_sweep: Any, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_mlflows_database(tmp_path: Path, how: str) -> None:
             held.execute("begin exclusive")
         elif how == "read-only":
             subprocess.run(["chattr", "+i", database], check=False)
-            lock.callback(subprocess.run, ["chattr", "-i", database], check=False)
+            lock.callback(lambda: subprocess.run(["chattr", "-i", database], check=False))
         else:
             database.unlink()
         (tmp_path / "go").touch()
@@ -144,7 +145,7 @@ def test_processes_that_stand_still_for_a_while(tmp_path: Path) -> None:
     assert study is not None and [t.attempt for t in study.trials] == [1, 1, 1]
 
 
-def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
+def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[str]:
     """Run a sweep of two trials. The second takes memory up to 4 GiB more than is used now."""
     used, total = (
         psutil.virtual_memory().total - psutil.virtual_memory().available,

@@ -46,7 +46,7 @@ def not_compiled(input_shape: Any, outputs: Any, units: int = 16) -> Any:
     return keras.Model(inputs, keras.layers.Dense(outputs)(hidden))
 
 
-class Wide(keras.layers.Layer):
+class Wide(keras.layers.Layer):  # type: ignore[misc]
     """A layer that is not registered with Keras."""
 
     def __init__(self, units: Any, **kwargs: Any) -> None:
@@ -64,7 +64,7 @@ class Wide(keras.layers.Layer):
         return super().get_config() | {"units": self.units}
 
 
-class Own(keras.Model):
+class Own(keras.Model):  # type: ignore[misc]
     """A model that is a class, has its own training step, and has no weights before it is built."""
 
     def __init__(self, outputs: Any, units: int = 8, **kwargs: Any) -> None:
@@ -89,7 +89,7 @@ def with_lambda(outputs: Any) -> Any:
     return keras.Sequential([keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(outputs)])
 
 
-class Forgetful(keras.layers.Layer):
+class Forgetful(keras.layers.Layer):  # type: ignore[misc]
     """A layer that forgets its argument when Keras saves it."""
 
     def __init__(self, factor: float = 1.0, **kwargs: Any) -> None:

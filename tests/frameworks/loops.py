@@ -64,7 +64,7 @@ def tensorflow_loop(config: Any) -> None:
         optimizer = keras.optimizers.SGD(config["lr"])
         optimizer.build(model.trainable_variables)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(x: Any, y: Any) -> Any:
         def replica(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -89,7 +89,7 @@ def _lightning_module(lr: Any) -> Any:
     import lightning.pytorch as pl
     import torch
 
-    class Line(pl.LightningModule):
+    class Line(pl.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 1)

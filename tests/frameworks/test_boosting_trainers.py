@@ -61,9 +61,8 @@ class TestCatBoostRegression(TestCatBoost):
 def with_categories(shards: Any) -> None:
     """Add a column of the pandas type `category`, with missing values, to every shard."""
     for shard in shards.values():
-        city = np.where(
-            shard.frame["x0"] > 0.3, "Paris", np.where(shard.frame["x1"] > 0, "Lyon", None)
-        )
+        lyon = np.where(shard.frame["x1"] > 0, "Lyon", np.array(None))
+        city = np.where(shard.frame["x0"] > 0.3, "Paris", lyon)
         shard.frame = shard.frame.assign(
             city=pd.Categorical(city, categories=["Lyon", "Nice", "Paris"])
         )
@@ -79,7 +78,9 @@ def test_the_checkpoint_has_the_model_of_the_best_step(
     with_categories(shards)
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
     run = run_loop(module.train_func, params, cur, shards, tmp_path)
-    values = [metrics[cur.metric] for metrics in run.metrics]
+    metric = cur.metric
+    assert metric is not None
+    values = [metrics[metric] for metrics in run.metrics]
     best = int(np.argmin(values)) + 1
     assert len(values) == 12 and list(run.checkpoints) == [12]
     folder = run.checkpoints[12]
@@ -91,19 +92,20 @@ def test_the_checkpoint_has_the_model_of_the_best_step(
         and predicted.dtype == np.float64
     )
     np.testing.assert_array_equal(predicted, np.load(folder / "check.npy"))
+    assert cur.check is not None
     np.testing.assert_array_equal(
         np.concatenate([model.predict(cur.check.iloc[[i]]) for i in range(8)]), predicted[:8]
     )
     assert len(model.predict(cur.check.iloc[:0])) == 0
-    model_metrics = {}
+    model_metrics: dict[str, float] = {}
     for split in ("train", "valid"):
         frame = shards[split].frame
         model_metrics |= measure(
             task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y"))
         )
-    assert model_metrics[cur.metric] == pytest.approx(values[best - 1], rel=1e-6)
+    assert model_metrics[metric] == pytest.approx(values[best - 1], rel=1e-6)
     assert run.final == pytest.approx(
-        {k: v for k, v in model_metrics.items() if k != cur.metric}, rel=1e-6
+        {k: v for k, v in model_metrics.items() if k != metric}, rel=1e-6
     )
 
 
@@ -114,7 +116,7 @@ def test_raw_rows_with_categories_are_predicted_as_in_training(name: Any, tmp_pa
     raw = {}
     for split, shard in shards.items():
         x = shard.frame["x0"]
-        city = np.where(x > 0.3, "Málaga", np.where(x > -0.5, "Łódź", None))
+        city = np.where(x > 0.3, "Málaga", np.where(x > -0.5, "Łódź", np.array(None)))
         raw[split] = shard.frame.assign(city=city, floor=(2 * x).round().clip(-2, 2).astype(int))
     steps = (Step("Categorizer", ("city", "floor", "x4"), {}),)
     raw["train"]["x4"] = np.nan
@@ -248,7 +250,9 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(
     params = {"learning_rate": 0.1, "patience": 20}
     cur = current(required_steps=frozenset({22, 66}))
     run = run_loop(module.train_func, params, cur, shards, tmp_path)
-    values = [metrics[cur.metric] for metrics in run.metrics]
+    metric = cur.metric
+    assert metric is not None
+    values = [metrics[metric] for metrics in run.metrics]
     best = run.steps[int(np.argmin(values))]
     assert set(run.steps) <= {*reported_rounds(5000), 22, 66} and len(run.steps) < run.steps[-1]
     assert 22 in run.steps and run.steps[-1] - best >= 20
@@ -256,7 +260,7 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     valid = shards["valid"].frame
     predicted = module.load(str(folder)).predict(valid.drop(columns="y"))
-    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[cur.metric] == (
+    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[metric] == (
         pytest.approx(min(values), rel=1e-6)
     )
     done = run_loop(module.train_func, params, current(), shards, tmp_path, resume=folder)

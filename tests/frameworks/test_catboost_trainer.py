@@ -18,7 +18,7 @@ from tests.frameworks.test_boosting_trainers import CATBOOST, with_categories
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 
 
-CATBOOST_CASES = {
+CATBOOST_CASES: dict[str, dict[str, Any]] = {
     "ordered": {"boosting_type": "Ordered"},
     "drawn rows": {"bootstrap_type": "Bernoulli", "subsample": 0.6, "rsm": 0.6},
     "lossguide": {"grow_policy": "Lossguide", "max_leaves": 8},
@@ -75,7 +75,8 @@ def test_catboost_reads_text(tmp_path: Path) -> None:
     current, shards = small_table("binary")
     without = run_loop(catboost.train_func, CATBOOST, current(), shards, tmp_path)
     for shard in shards.values():
-        text = np.where(shard.frame["y"] > 0, "rue", np.where(shard.frame["x0"] > 0, "quai", None))
+        quay = np.where(shard.frame["x0"] > 0, "quai", np.array(None))
+        text = np.where(shard.frame["y"] > 0, "rue", quay)
         shard.frame = shard.frame.assign(
             street=text,
             floor=pd.Categorical(shard.frame["x4"].round().astype(int)),
@@ -88,4 +89,5 @@ def test_catboost_reads_text(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         model.predict(cur.check), np.load(run.checkpoints[12] / "check.npy")
     )
+    assert cur.check is not None
     assert np.isfinite(model.predict(cur.check.assign(street="place"))).all()

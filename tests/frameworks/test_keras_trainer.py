@@ -26,7 +26,7 @@ FRAMEWORK = os.environ.get("KERAS_BACKEND", "torch")
 MODELS = "tests.frameworks.keras_models"
 
 
-def keras_options(model: str, **more: Any) -> dict:
+def keras_options(model: str, **more: Any) -> dict[str, Any]:
     return {
         "model": f"{MODELS}:{model}",
         "framework": FRAMEWORK,
@@ -38,10 +38,10 @@ def keras_options(model: str, **more: Any) -> dict:
 def run(
     folder: Path,
     model: str,
-    params: dict,
+    params: dict[str, Any],
     task: str = "binary",
     resume: Path | None = None,
-    more: dict | None = None,
+    more: dict[str, Any] | None = None,
     **changed: Any,
 ) -> Any:
     """Run the loop once in this process."""
@@ -79,6 +79,7 @@ def test_the_loaded_model_has_the_metrics_of_the_best_epoch(
     valid = shards["valid"].frame
     loaded = trainer.load(str(loop_run.checkpoints[12]))
     scores = measure(task, "valid", valid["y"].to_numpy(), loaded.predict(valid.drop(columns="y")))
+    assert metric is not None
     assert scores[metric] == pytest.approx(min(values), rel=1e-5)
     assert {name: loop_run.final[name] for name in scores if name != metric} == pytest.approx(
         {name: value for name, value in scores.items() if name != metric}, rel=1e-4

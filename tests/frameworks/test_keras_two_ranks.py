@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(240)
 
 MODELS = "tests.frameworks.keras_models"
 EPOCHS = 4
-RUNS = {
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "binary": ("compiled", {"epochs": EPOCHS, "batch_size": 16}),
     "regression": ("own", {"epochs": EPOCHS, "batch_size": 16, "learning_rate": 0.02}),
     # Every batch has all rows of its rank, so two ranks and one rank apply the same gradients.

@@ -31,7 +31,7 @@ TASKS = ("binary", "multiclass", "regression")
 RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed", "patience")
 
 
-def train(rank: int, ports: list[list[int]], folder: str) -> dict:
+def train(rank: int, ports: list[list[int]], folder: str) -> dict[str, Any]:
     """Train each task several times in one process, as consecutive trials on one worker do."""
     from ray.train.lightgbm import config
 
@@ -80,7 +80,7 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
     return out
 
 
-def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
+def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict[str, Any]:
     from ray.train.lightgbm import config
 
     def connect() -> None:
@@ -96,7 +96,9 @@ def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
     return results
 
 
-def train_all(rank: int, ports: list[list[int]], folder: str) -> tuple[dict, dict]:
+def train_all(
+    rank: int, ports: list[list[int]], folder: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
     weighted = train_weighted(rank, ports, folder)
     return train(rank, ports, folder), weighted
 
@@ -129,6 +131,7 @@ def test_ranks_agree_repeat_and_resume(ranks: Any, task: Any) -> None:
     valid = shards["valid"].frame
     measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
+    assert metric is not None
     assert measured[metric] == pytest.approx(min(m[metric] for m in first), rel=1e-6)
     assert min(m[metric] for m in first) < 0.9 * first[0][metric]
     assert {name: zero["first"][2][name] for name in measured if name != metric} == pytest.approx(

@@ -17,7 +17,7 @@ from tests.frameworks.test_boosting_trainers import LIGHTGBM
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 
 
-LIGHTGBM_CASES = {
+LIGHTGBM_CASES: dict[str, dict[str, Any]] = {
     "rows for three rounds": {"bagging_fraction": 0.7, "bagging_freq": 3},
     "rows by class": {"pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.8, "bagging_freq": 1},
     "columns": {"feature_fraction": 0.8, "feature_fraction_bynode": 0.5},
@@ -88,7 +88,7 @@ def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path: Path) -> None:
     )
     train, valid = shards["train"].frame, shards["valid"].frame
     data = lgb.Dataset(train.drop(columns="y"), train["y"])
-    log: dict = {}
+    log: dict[str, dict[str, list[float]]] = {}
     params = {
         "objective": "binary",
         "metric": ["binary_logloss", "auc"],

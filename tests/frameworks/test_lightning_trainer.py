@@ -15,6 +15,7 @@ pytest.importorskip("lightning")
 from sweeps.testing.fake_session import run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import lightning
+from sweeps.trainers._lightning_model import load
 from sweeps.trainers._metrics import measure
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
@@ -90,9 +91,9 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(
     assert best < 12, "the case should overfit"
     folder = loop_run.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
-    model = lightning.load(str(folder))
+    model = load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
-    scores = {}
+    scores: dict[str, float] = {}
     for split, shard in shards.items():
         predicted = model.predict(shard.frame.drop(columns="y"))
         for names in (None, (metric,)):
@@ -204,7 +205,7 @@ def test_computed_metrics_use_the_precision_of_the_training(precision: str, tmp_
         metric="valid-logloss",
         asked=("valid-logloss",),
     )
-    model = lightning.load(str(loop_run.checkpoints[6]))
+    model = load(str(loop_run.checkpoints[6]))
     valid = shards["valid"].frame
     loss = measure(
         "binary", "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y"))

@@ -41,7 +41,7 @@ def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> fl
     """
 
     def gain(grades: np.ndarray) -> float:
-        return sum((2.0**g - 1) / math.log2(i + 2) for i, g in enumerate(grades[:k]))
+        return float(sum((2.0**g - 1) / math.log2(i + 2) for i, g in enumerate(grades[:k])))
 
     gains = []
     for _, rows in frame.assign(score=scores).groupby(QUERY):

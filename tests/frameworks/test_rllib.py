@@ -36,6 +36,6 @@ def test_ppo_is_tuned_and_its_best_policy_acts(clean_ray: Any, tmp_path: Path) -
     assert result["trials"]["failed"] == 0 and result["best"]["value"] > 5
     checkpoint = Path(result["dir"], "checkpoint")
     named = next(line for line in code.splitlines() if line.startswith("checkpoint = "))
-    values = {}
+    values: dict[str, Any] = {}
     exec(code.replace(named, f"checkpoint = Path({str(checkpoint)!r})"), values)
     assert values["action"] in (0, 1)

@@ -18,7 +18,8 @@ FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
 def test_a_frame_of_dask() -> None:
     import dask.dataframe
 
-    table = to_arrow(dask.dataframe.from_pandas(FRAME, npartitions=2))
+    untyped: Any = dask.dataframe
+    table = to_arrow(untyped.from_pandas(FRAME, npartitions=2))
     assert table is not None and table.to_pydict() == FRAME.to_dict("list")
 
 

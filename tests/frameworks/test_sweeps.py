@@ -116,6 +116,7 @@ def without_ray() -> Iterator[subprocess.Popen[str]]:
 def predictions(process: subprocess.Popen[str], rows: Path, bundle: str) -> pd.Series:
     """Predict rows with a bundle in a process of `without_ray`."""
     print(json.dumps([str(rows), bundle]), file=process.stdin, flush=True)
+    assert process.stdout is not None
     while (line := process.stdout.readline()) != "done\n":  # Frameworks print, too.
         assert line, "the process has failed; see its traceback"
     return pd.read_csv(f"{bundle}.csv")["prediction"]

@@ -31,7 +31,7 @@ BERT = {
     "tokenizer": None,
     "dataset": "tests.frameworks.user_models:bins",
 }
-TRAINERS = {
+TRAINERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "lightning": ({"schedule": "cosine", "batch_size": 33}, LIGHTNING, "valid-loss"),
     "transformers": (
         {"per_device_train_batch_size": 33, "learning_rate": 0.01},

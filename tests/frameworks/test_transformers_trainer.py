@@ -17,6 +17,7 @@ from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import transformers
 from sweeps.trainers._metrics import measure
+from sweeps.trainers._transformers_model import load
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 MODELS = "tests.frameworks.user_models"
@@ -90,9 +91,9 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(
     best = int(np.argmin(values) if goal == "minimize" else np.argmax(values)) + 1
     folder = loop_run.checkpoints[12]
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
-    model = transformers.load(str(folder))
+    model = load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
-    scores = {}
+    scores: dict[str, float] = {}
     for split, shard in shards.items():
         predicted = model.predict(shard.frame.drop(columns="y"))
         for names in (None, (metric,)):
@@ -189,7 +190,7 @@ def test_a_tokenizer_encodes_text(tmp_path: Path) -> None:
     loop_run, cur, _ = run("binary", tmp_path, params, **given)
     assert max(metrics["valid-accuracy"] for metrics in loop_run.metrics) > 0.85
     folder = loop_run.checkpoints[15]
-    model = transformers.load(str(folder))
+    model = load(str(folder))
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
     assert model.predict(pd.DataFrame({"text": ["good good film", None]})).shape == (2,)
     assert model.predict(check.iloc[:0]).shape == (0,)
@@ -223,7 +224,7 @@ def test_a_regression_learns_the_standardized_target(tmp_path: Path) -> None:
         min(metrics["valid-rmse"] for metrics in loop_run.metrics) < 0.7 * target.std()
         and loop_run.metrics[0]["valid-loss"] < 3
     )
-    description = transformers.load(str(loop_run.checkpoints[15])).description
+    description = load(str(loop_run.checkpoints[15])).description
     assert (description.mean, description.std) == pytest.approx((target.mean(), target.std(ddof=0)))
     same, *_ = run(
         "regression",
@@ -243,7 +244,7 @@ def test_a_model_that_is_no_pretrained_model(tmp_path: Path) -> None:
     assert losses == sorted(losses, reverse=True)
     folder = loop_run.checkpoints[4]
     np.testing.assert_array_equal(
-        transformers.load(str(folder)).predict(cur.check), np.load(folder / "check.npy")
+        load(str(folder)).predict(cur.check), np.load(folder / "check.npy")
     )
 
 

@@ -97,7 +97,7 @@ def _train(rank: Any, folder: Any) -> Any:
 
             whole = run(f"{name}-{task}")
             checkpoints = [str(path) for path in whole.checkpoints.values()]
-            every = [None, None]
+            every: list[Any] = [None, None]
             torch.distributed.all_gather_object(every, checkpoints)
             rest = run(f"{name}-{task}-rest", Path(every[0][1]))
             out[name, task] = (
@@ -147,7 +147,7 @@ def test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run(
     np.testing.assert_array_equal(
         model.predict(current().check), np.load(Path(checkpoints[-1], "check.npy"))
     )
-    measured = {}
+    measured: dict[str, float] = {}
     for split, shard in shards.items():
         measured |= measure(
             task, split, shard.frame["y"].to_numpy(), model.predict(shard.frame.drop(columns="y"))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 
-class Net(pl.LightningModule):
+class Net(pl.LightningModule):  # type: ignore[misc]
     """A perceptron with dropout and BatchNorm. It logs a loss on train and on valid."""
 
     def __init__(
@@ -71,8 +71,8 @@ class Net(pl.LightningModule):
                 "lr_scheduler": {"scheduler": schedule, "monitor": "valid-loss"},
             }
         if self.hparams.schedule == "steps":
-            schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, self.hparams.gamma)
-            return {"optimizer": optimizer, "lr_scheduler": schedule}
+            steps = torch.optim.lr_scheduler.ExponentialLR(optimizer, self.hparams.gamma)
+            return {"optimizer": optimizer, "lr_scheduler": steps}
         if self.hparams.schedule == "cosine":
             return [optimizer], [
                 torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs)
@@ -83,7 +83,7 @@ class Net(pl.LightningModule):
 class Probabilities(Net):
     """The same module, whose `predict_step` returns probabilities, and which does not validate."""
 
-    validation_step = None
+    validation_step = None  # type: ignore[assignment]
 
     def predict_step(self, batch: Any, batch_idx: Any) -> Any:
         return (
@@ -93,7 +93,7 @@ class Probabilities(Net):
         )
 
 
-class Shuffled(pl.LightningDataModule):
+class Shuffled(pl.LightningDataModule):  # type: ignore[misc]
     """A data module with an ordinary DataLoader that shuffles."""
 
     def __init__(self, batch_size: int = 16, rows: int = 96) -> None:

@@ -71,11 +71,11 @@ class Descent:
 def script() -> None:
     """Train as a script that continues from its file, and prints each loss."""
     file = Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "model.pkl")
-    frames = (
+    train, valid = (
         pd.read_parquet(Path(os.environ["SWEEPS_DATA_DIR"], f"{split}.parquet"))
         for split in ("train", "valid")
     )
-    descent, step = Descent(*frames, float(sys.argv[1])), 0
+    descent, step = Descent(train, valid, float(sys.argv[1])), 0
     if file.exists():
         state = pickle.loads(file.read_bytes())
         descent.model, step = state["model"], state["step"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def gpu_ray() -> Iterator[Any]:
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
     )
     yield ray
     ray.shutdown()
@@ -86,7 +87,7 @@ def run_space(folder: Path, name: str, *changes: str) -> sweeps.SweepResult:
     """
     scaling = "space.scaling={num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     return sweeps.run(
-        REPO / "search_spaces" / name, dir=folder / "runs", overrides=[scaling, *changes]
+        REPO / "search_spaces" / name, dir=folder / "runs", overrides=(scaling, *changes)
     )
 
 
@@ -120,6 +121,7 @@ def test_the_network_is_trained_on_two_ranks_as_on_one(
     result, trials = run(tmp_path, text)
     assert result.trials["completed"] == 2
     alone, together = (trial.result.value for trial in trials)
+    assert alone is not None and together is not None
     assert max(alone, together) < 0.3
 
 
@@ -176,11 +178,11 @@ def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(
     result = sweeps.run(
         REPO / "search_spaces" / "tutorials" / "vit.yaml",
         dir=tmp_path / "runs",
-        overrides=[
+        overrides=(
             "space.scaling={num_workers: 1, resources_per_worker: {CPU: 0.5, GPU: 0.5}}",
             "space.params.precision=bfloat16",
             "limits.max_trials=6",
-        ],
+        ),
     )
     assert (
         result.trials["failed"] == 0 and result.trials["completed"] + result.trials["pruned"] == 6

@@ -57,11 +57,12 @@ def swept(
     given = {"algorithm": "random", "scheduler": "{name: asha, max_t: 9}", **space}
     described = make_space(BODY % workers, **given)
     deaf: Any = Deaf()
+    monitor: Any = pool
     with clock.replaced(pool.clock):
         search = SearchLoop.open(folder, described)
         pool.run(
             SweepController(
-                search, pool.handle, deaf, 0.0, lambda: False, deaf, lambda: None, monitor=pool
+                search, pool.handle, deaf, 0.0, lambda: False, deaf, lambda: None, monitor=monitor
             ),
             slots,
         )

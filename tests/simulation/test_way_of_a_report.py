@@ -151,7 +151,9 @@ def test_a_report_passes_seven_functions_between_the_loop_and_the_study(
         finally:
             for where in (threading.setprofile, sys.setprofile):
                 where(None)
-        pool.trials[name].task.cancel()
+        task = pool.trials[name].task
+        assert task is not None
+        task.cancel()
 
     asyncio.run(asyncio.wait_for(scene(), 60))
     assert [report.metrics for report in search.store.states[0].reports] == [{"loss": 0.5}]

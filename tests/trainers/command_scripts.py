@@ -56,7 +56,7 @@ def about(folder: Path, *words: str, **changed: Any) -> Current:
     options = {"command": list(words or COMMAND), "grace_seconds": 5, "resume": True} | changed.pop(
         "options", {}
     )
-    given = {
+    given: dict[str, Any] = {
         "metric": "loss",
         "goal": "minimize",
         "asked": ("loss",),
@@ -81,7 +81,7 @@ def run(
     script: str,
     *words: str,
     name: str = "train.py",
-    params: dict | None = None,
+    params: dict[str, Any] | None = None,
     shards: Any = None,
     **more: Any,
 ) -> LoopRun:

@@ -56,7 +56,7 @@ def test_the_other_metrics_are_those_of_the_model_of_the_best_step(
         module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path
     )
     model = module.load(str(run.checkpoints[len(run.metrics)]))
-    metrics = {}
+    metrics: dict[str, float] = {}
     for split in ("train", "valid"):
         frame = shards[split].frame
         metrics |= measure(
@@ -89,7 +89,9 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(
     current, shards = small_table(task)
     cur = current()
     run = run_loop(module.train_func, params, cur, shards, tmp_path)
-    values = [m[cur.metric] for m in run.metrics]
+    metric = cur.metric
+    assert metric is not None
+    values = [m[metric] for m in run.metrics]
     best = int(np.argmin(values)) + 1
     assert best < len(values), "the case should overfit"
     assert list(run.checkpoints) == [12]
@@ -102,7 +104,7 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(
     # and what it predicts for `valid` scores what was reported
     valid = shards["valid"].frame
     full = module.load(str(folder)).predict(valid.drop(columns="y"))
-    assert measure(task, "valid", valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(
+    assert measure(task, "valid", valid["y"].to_numpy(), full)[metric] == pytest.approx(
         values[best - 1], rel=1e-5
     )
 

@@ -119,7 +119,8 @@ def test_reports_of_a_shell_script_with_nested_metrics(tmp_path: Path) -> None:
         asked=("valid.loss",),
         params={},
     )
-    assert done.metrics == [{"valid": {"loss": 0.5}}, {"valid": {"loss": 0.25}}]
+    reported: list[Any] = done.metrics
+    assert reported == [{"valid": {"loss": 0.5}}, {"valid": {"loss": 0.25}}]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.testing.fake_session import small_table
+from sweeps.trainers._best import Steps
 from sweeps.trainers._rounds import MOST_REPORTS, MOST_ROUNDS, Rounds, max_rounds, reported_rounds
+
+CURRENT = small_table("binary")[0]()
 
 
 @given(st.integers(1, 20_000))
@@ -34,7 +37,8 @@ def test_patience_ends_training_at_first_due_report(
     last: Any, patience: Any, improvements: Any
 ) -> None:
     rounds = Rounds.of({"patience": patience}, last, None)
-    steps, trained = SimpleNamespace(best=None), []
+    steps = Steps(CURRENT, "valid-logloss")
+    trained = []
     for step in rounds.after(0, steps):
         trained.append(step)
         if step in rounds.reported and step in improvements:
@@ -46,7 +50,7 @@ def test_patience_ends_training_at_first_due_report(
 
 
 def test_without_patience_all_rounds_are_trained_up_to_max_t() -> None:
-    steps = SimpleNamespace(best=None)
+    steps = Steps(CURRENT, "valid-logloss")
     assert list(Rounds.of({}, 9, None).after(4, steps)) == [5, 6, 7, 8, 9]
     assert list(Rounds.of({"patience": None}, 9, 7).after(0, steps)) == list(range(1, 8))
     assert Rounds.of({}, 9, None).patience == math.inf

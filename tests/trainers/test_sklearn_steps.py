@@ -41,7 +41,7 @@ def test_the_number_of_steps(
     assert len(run(tmp_path, estimator, params, **options).metrics) == steps
 
 
-class Counter(BaseEstimator):
+class Counter(BaseEstimator):  # type: ignore[misc]
     """An estimator that records the rows of each call of `partial_fit`."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ SAME_ROWS = {
     "shuffle": False,
     "clip_norm": 1.0,
 }
-CASES = {
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ddp": ("regression", SAME_ROWS),
     "ddp-dropout": (
         "binary",

@@ -52,7 +52,7 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path: Path) -> No
     run = run_loop(train_func, {"epochs": 2}, current(), shards, tmp_path)
     model = load(str(run.checkpoints[2]))
     check = current().check
-    assert check.isna().any().any()
+    assert check is not None and check.isna().any().any()
     turned = check[check.columns[::-1]].assign(extra=1.0)
     np.testing.assert_array_equal(model.predict(check), model.predict(turned))
     np.testing.assert_allclose(model.predict(check).sum(axis=1), 1.0)
@@ -94,9 +94,9 @@ def test_metrics_are_scikit_learns() -> None:
     multi = measure("multiclass", "valid", y, p)
     assert multi["valid-mlogloss"] == pytest.approx(sk.log_loss(y, p))
     assert multi["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p.argmax(axis=1)))
-    y, p = rng.normal(size=50), rng.normal(size=50)
-    assert measure("regression", "valid", y, p) == {
-        "valid-rmse": pytest.approx(sk.root_mean_squared_error(y, p)),
+    numbers, p = rng.normal(size=50), rng.normal(size=50)
+    assert measure("regression", "valid", numbers, p) == {
+        "valid-rmse": pytest.approx(sk.root_mean_squared_error(numbers, p)),
         "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
     }
     assert np.isnan(measure("binary", "valid", np.ones(3), np.ones(3))["valid-auc"])

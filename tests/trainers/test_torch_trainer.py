@@ -206,15 +206,14 @@ def test_a_new_learning_rate_takes_effect_on_resume(tmp_path: Path) -> None:
         "schedule": "torch.optim.lr_scheduler:ExponentialLR",
     }
     params |= {"schedule_args": {"gamma": 0.5}, "dropout": 0.0}
-    steps = {}
+    donor = run("regression", tmp_path, params | {"lr": 0.1})
+    steps: dict[float, torch.Tensor] = {}
     for rate in (0.1, 0.2):
         folder = tmp_path / str(rate)
         folder.mkdir()
-        donor = steps.setdefault("donor", run("regression", folder, params | {"lr": 0.1}))
-        (folder / "new").mkdir()
         went_on = run(
             "regression",
-            folder / "new",
+            folder,
             params | {"lr": rate},
             resume=donor.checkpoints[1],
             max_t=None,

@@ -74,7 +74,8 @@ class Writes(Descent):
             json.dumps([self.x, self.random.getstate()])
         )
 
-    def load_checkpoint(self, checkpoint: str) -> None:
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Load the state from a folder, which a class that saves a folder gets."""
         self.x, (version, state, gauss) = json.loads(
             Path(checkpoint, "sub", "state.json").read_text()
         )
@@ -99,8 +100,8 @@ class Scripted(tune.Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
         return {"iteration": self.iteration}
 
-    def load_checkpoint(self, checkpoint: dict[str, int]) -> None:
-        assert checkpoint["iteration"] == self.iteration
+    def load_checkpoint(self, checkpoint: dict[str, int] | None) -> None:
+        assert checkpoint is not None and checkpoint["iteration"] == self.iteration
 
 
 class Reads(tune.Trainable):
@@ -122,7 +123,8 @@ class Reads(tune.Trainable):
         Path("written.txt").write_text("by the class")
         return {"loss": float(self.rows["y"].sum()), "done": True}
 
-    def save_checkpoint(self, checkpoint_dir: str) -> str:
+    # Ray accepts the path of the folder, too.
+    def save_checkpoint(self, checkpoint_dir: str) -> str:  # type: ignore[override]
         return checkpoint_dir
 
 
@@ -132,7 +134,7 @@ def a_loop(config: dict[str, Any]) -> None:
 
 def about(folder: Path, cls: str, **changed: Any) -> Current:
     """Return what the loop knows of a trial whose files are in `folder`."""
-    given = {
+    given: dict[str, Any] = {
         "metric": "loss",
         "goal": "minimize",
         "asked": ("loss",),

@@ -34,7 +34,7 @@ def _train(rank: Any, tracker: Any, folder: Any) -> Any:
     """Run every task twice with each trainer in one process."""
     import xgboost as xgb
 
-    out = {}
+    out: dict[Any, Any] = {}
     with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
         for module, params in ((xgboost, XGBOOST), (torch_tabular, TORCH)):
             for task in TASKS:
@@ -93,6 +93,7 @@ def test_ranks_agree_and_repeat(ranks: Any, name: str, task: Any) -> None:
     valid = shards["valid"].frame
     measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
+    assert metric is not None
     assert measured[metric] == pytest.approx(min(m[metric] for m in once), rel=1e-5)
     assert min(m[metric] for m in once) < once[0][metric]
     train = shards["train"].frame

@@ -29,7 +29,7 @@ def test_is_what_xgboost_train_gives(tmp_path: Path) -> None:
     cur = current(asked=("valid-logloss", "train-auc"))
     run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
-    log: dict = {}
+    log: dict[str, dict[str, list[float]]] = {}
     params = {
         "objective": "binary:logistic",
         "eval_metric": ["logloss", "auc"],
@@ -57,7 +57,9 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path
     current, shards = small_table("binary")
     cur = current()
     run = run_loop(train_func, MANY, cur, shards, tmp_path)
-    values = [metrics[cur.metric] for metrics in run.metrics]
+    metric = cur.metric
+    assert metric is not None
+    values = [metrics[metric] for metrics in run.metrics]
     best = run.steps[int(np.argmin(values))]
     assert set(run.steps) <= set(reported_rounds(5000)) and len(run.steps) < run.steps[-1]
     assert run.steps[-1] - best >= 20 > run.steps[-2] - best
@@ -66,7 +68,7 @@ def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path
     assert load(str(folder)).booster.num_boosted_rounds() == best
     valid = shards["valid"].frame
     predicted = load(str(folder)).predict(valid.drop(columns="y"))
-    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[cur.metric] == (
+    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[metric] == (
         pytest.approx(min(values), rel=1e-5)
     )
     assert "train-logloss" in run.final
