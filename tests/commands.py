@@ -18,7 +18,7 @@ import click.testing
 import pytest
 
 REPO = Path(__file__).parent.parent
-_started: list[subprocess.Popen] = []
+_started: list[subprocess.Popen[str]] = []
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def mlflow_database() -> Path:
 
 def command(
     *args: object, module: Sequence[object] = ("sweeps.cli",), new_database: bool = False
-) -> subprocess.Popen:
+) -> subprocess.Popen[str]:
     """Start `sweeps ARGS` in a new process group. If the command needs Ray, it starts its own.
 
     Args:

@@ -7,6 +7,7 @@ test leaves processes or files behind.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -193,7 +194,7 @@ def local_ray(_ray_ends: None) -> Any:
                 num_cpus=2,
                 include_dashboard=False,
                 log_to_driver=False,
-                logging_level="ERROR",
+                logging_level=logging.ERROR,
             )
     return ray
 

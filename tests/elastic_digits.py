@@ -12,16 +12,17 @@ import signal
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 STEPS = 3000  # A loop ends long before.
 
 
-def last_step(config: dict, start: int, world: int) -> int:
+def last_step(config: dict[str, Any], start: int, world: int) -> int:
     """Return the step after which a loop ends that continues from the step `start`."""
     return start + config["more"] if start and world == config["until"] else STEPS
 
 
-def maybe_die(config: dict, step: int, rank: int, world: int) -> None:
+def maybe_die(config: dict[str, Any], step: int, rank: int, world: int) -> None:
     """Kill this process if this is the step, and no process has been killed yet."""
     died = Path(config["latch"], "died")
     if step == 6 and world == 3 and rank == 1 and not died.exists():
@@ -29,7 +30,7 @@ def maybe_die(config: dict, step: int, rank: int, world: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train_func(config: dict) -> None:
+def train_func(config: dict[str, Any]) -> None:
     """Train a linear model on the rank's part of the digits, with a checkpoint in every second
     step.
     """
@@ -55,7 +56,7 @@ def train_func(config: dict) -> None:
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         maybe_die(config, step, rank, world)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         time.sleep(config["seconds"])
         with tempfile.TemporaryDirectory() as folder:

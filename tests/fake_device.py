@@ -4,6 +4,7 @@ fails as on a real GPU.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ PASSED = ("device", "_parse_to", "_has_compatible_shallow_copy_type")
 # A tensor on the GPU takes indices and new values from the CPU.
 MIXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__, torch.Tensor.copy_)
 GET_DEVICE = torch.Tensor.device.__get__
-SET_DATA = torch.Tensor.data.__set__  # This is how `Module.to` moves a parameter.
+SET_DATA = vars(torch._C.TensorBase)["data"].__set__  # This is how `Module.to` moves a parameter.
 
 
 class FakeGpu(TorchFunctionMode):
@@ -29,7 +30,7 @@ class FakeGpu(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._marked = WeakIdKeyDictionary()
+        self._marked: MutableMapping[torch.Tensor, bool] = WeakIdKeyDictionary()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor is on `DEVICE`."""

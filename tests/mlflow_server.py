@@ -23,7 +23,7 @@ def listens(port: int) -> bool:
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
-def start(folder: Path, port: int, store: str | None = None) -> subprocess.Popen:
+def start(folder: Path, port: int, store: str | None = None) -> subprocess.Popen[bytes]:
     """Start the server. It takes some seconds until the server listens.
 
     Args:
@@ -48,7 +48,7 @@ def start(folder: Path, port: int, store: str | None = None) -> subprocess.Popen
         )
 
 
-def end(server: subprocess.Popen) -> None:
+def end(server: subprocess.Popen[bytes]) -> None:
     """Kill the server and its workers."""
     if server.poll() is None:
         os.killpg(server.pid, signal.SIGKILL)

@@ -102,7 +102,7 @@ def focal(outputs: Any, targets: Any, gamma: float = 2.0) -> Any:
     return ((1 - torch.exp(-loss)) ** gamma * loss).mean()
 
 
-class Noisy(torch.utils.data.Dataset):
+class Noisy(torch.utils.data.Dataset[torch.Tensor]):
     """Rows with random noise, which only rows of train have."""
 
     def __init__(self, features: Any, train: Any, noise: float = 0.1) -> None:
@@ -111,10 +111,10 @@ class Noisy(torch.utils.data.Dataset):
             noise if train else 0.0,
         )
 
-    def __len__(self) -> Any:
+    def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, row: Any) -> Any:
+    def __getitem__(self, row: int) -> torch.Tensor:
         return (
             self.values[row]
             + self.noise * torch.randn(self.values.shape[1])

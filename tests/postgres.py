@@ -48,11 +48,9 @@ def server() -> Iterator[str]:
         if os.geteuid() == 0:  # it refuses to be run by root
             for path in (folder, folder / "password"):
                 shutil.chown(path, user)
-        how = (
-            {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
-            if os.geteuid() == 0
-            else {}
-        )
+        account = user if os.geteuid() == 0 else None
+        group = pwd.getpwnam(user).pw_gid if os.geteuid() == 0 else None
+        extra_groups: list[str] | None = [] if os.geteuid() == 0 else None
         data, env = folder / "data", {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         command = [
             bin / "initdb",
@@ -73,7 +71,9 @@ def server() -> Iterator[str]:
             stdout=log,
             stderr=log,
             timeout=60,
-            **how,
+            user=account,
+            group=group,
+            extra_groups=extra_groups,
         )
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -92,7 +92,14 @@ def server() -> Iterator[str]:
             "fsync=off",
         ]
         process = subprocess.Popen(
-            list(map(str, serve)), cwd=folder, env=env, stdout=log, stderr=log, **how
+            list(map(str, serve)),
+            cwd=folder,
+            env=env,
+            stdout=log,
+            stderr=log,
+            user=account,
+            group=group,
+            extra_groups=extra_groups,
         )
         ready = [str(bin / "pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
         wait_until(

@@ -69,7 +69,7 @@ def write_project(tmp_path: Path) -> Path:
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        return int(s.getsockname()[1])
 
 
 class Nodes:
@@ -87,7 +87,7 @@ class Nodes:
         self.token.chmod(0o600)
         self.env = {**os.environ, **self.credentials, **env}
         self.env.pop("PYTHONPATH", None)
-        self.processes: list[subprocess.Popen] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     @property
     def address(self) -> str:

@@ -82,7 +82,7 @@ class Storage:
 
     @property
     def _bucket(self) -> Any:
-        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
         return s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets["bucket"]
@@ -97,7 +97,7 @@ class Storage:
 
     def put(self, key: str, value: bytes | Path) -> None:
         """Store an object."""
-        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(
@@ -127,7 +127,7 @@ def storage() -> Iterator[Storage]:
     """Start a server with the bucket `bucket`, and set the environment variables of this process so
     that it is used.
     """
-    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
     server = Storage()

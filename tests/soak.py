@@ -33,7 +33,7 @@ HOW = ("the driver", "Ray", "everything")
 FUZZ = ("tests/fuzz", "tests/serving/test_fuzz.py", "tests/study/test_journal_repair.py")
 
 
-def start(*args: object, point: str | None = None) -> subprocess.Popen:
+def start(*args: object, point: str | None = None) -> subprocess.Popen[str]:
     module = ["tests.faults.crashing", point] if point else ["sweeps.cli"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     full = [sys.executable, "-m", *module, *map(str, args)]
@@ -55,7 +55,7 @@ def stands(root: Path) -> dict[str, Any]:
     return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.ended) for t in ended}
 
 
-def kill(process: subprocess.Popen, how: str) -> str:
+def kill(process: subprocess.Popen[str], how: str) -> str:
     """Send SIGKILL to the driver, to the first processes of its Ray, or to the driver and all its
     children at once.
 
@@ -165,7 +165,7 @@ class Sweep:
         self.file.write_text(text)
         self.uri = f"sqlite:///{folder / 'mlflow.db'}"
 
-    def go(self, point: str | None = None) -> subprocess.Popen:
+    def go(self, point: str | None = None) -> subprocess.Popen[str]:
         has_started = any(self.root.glob("crash-*/origin.json"))
         args = (
             ("resume", "latest") if has_started else ("run", self.file, "--tracking-uri", self.uri)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,21 +123,38 @@ def test_validating_runs_no_code_of_the_users(folder: Any) -> None:
 
 
 def test_a_metric_that_is_never_reported_is_named_at_the_first_report() -> None:
-    from sweeps.execution.messages import Ranks
+    from sweeps.core.resources import Shape
+    from sweeps.core.trial import Trial
+    from sweeps.execution.messages import Assignment, Data, Job, Labels, Ranks
+    from sweeps.execution.worker.dataset_cache import DatasetCache
     from sweeps.execution.worker.trial_session import TrialSession
 
-    job = SimpleNamespace(
+    job = Job(
         sweep="s",
+        loop="m:f",
+        backend="none",
+        roots=(),
         metric="loss",
-        asked=("loss",),
-        goals={"loss": "minimize"},
+        goal="minimize",
         max_t=None,
         rungs=frozenset(),
+        asked=("loss",),
+        goals={"loss": "minimize"},
     )
-    trial = SimpleNamespace(id="0000")
-    assignment = SimpleNamespace(trial=trial, ranks=Ranks(), folder="", checkpoint=None)
+    assignment = Assignment(
+        trial=Trial(0, {}, (), Shape(1, (("CPU", 1.0),)), 0, {}),
+        attempt=1,
+        ranks=Ranks(),
+        folder="",
+        data_key="",
+        cached=(),
+        labels=Labels(),
+        data=None,
+        checkpoint=None,
+    )
+    session = TrialSession(None, job, assignment, DatasetCache(Data({}, None)))
     with pytest.raises(ValueError) as e:
-        TrialSession(None, job, assignment, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
+        session.report({"accuracy": 1.0, "f1": 0.5}, None)
     assert str(e.value) == METRIC
     assert f"def {METRIC_TEST}(" in (REPO / "tests" / "controller" / "test_run.py").read_text()
 

@@ -90,9 +90,14 @@ def test_a_verb_that_is_a_file_is_explained() -> None:
     )
 
 
+def best_of(shown: SweepResult) -> dict[str, Any]:
+    assert shown.best is not None
+    return shown.best
+
+
 def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model() -> None:
     refit = {"on": ["train", "valid"], "rows": 4177, "steps": 9}
-    best = result().best | {"refit": refit, "bytes": 1_250_000, "rows_per_second": 38_412.0}
+    best = best_of(result()) | {"refit": refit, "bytes": 1_250_000, "rows_per_second": 38_412.0}
     lines = result_text.format_result(
         result(best=best, bundle=Path("/runs/x-1/bundle"))
     ).splitlines()
@@ -102,13 +107,13 @@ def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model() -> None:
 
 @pytest.mark.parametrize("key", ["bytes", "rows_per_second"])
 def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(tmp_path: Path, key: str) -> None:
-    shown = result(best=result().best | {key: "many"})
+    shown = result(best=best_of(result()) | {key: "many"})
     (tmp_path / "result.json").write_text(shown.as_text())
     assert key in (result_error(tmp_path) or "")
 
 
 def test_data_dimensions_are_part_of_a_configuration(tmp_path: Path) -> None:
-    best = result().best | {
+    best = best_of(result()) | {
         "data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5},
         "values": {"loss": 1.0},
     }
@@ -122,7 +127,9 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path: Path) -> None:
     assert "data.train  data.drop  data.rows  preprocessor" in front
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
-    recorded = record.read(tmp_path).trials[0]
+    study = record.read(tmp_path)
+    assert trial is not None and study is not None
+    recorded = study.trials[0]
     assert (
         recorded.trial.data
         == recorded.to_json()["data"]
@@ -147,7 +154,7 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason() -> None:
 
 
 def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown(tmp_path: Path) -> None:
-    best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
+    best = best_of(result()) | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
     text = result(best=best).as_text()
     parsed = json.loads(text, parse_constant=pytest.fail)
     assert (parsed["best"]["value"], parsed["best"]["test"], parsed["best"]["metrics"]["loss"]) == (

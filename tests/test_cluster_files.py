@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.waiting import wait_until
 
 FILES = REPO / "docs" / "clusters"
 SLURM, DOCKERFILE = FILES / "slurm.sh", FILES / "Dockerfile"
-RAY = re.search(r"^ray==(.+)$", (REPO / "constraints.txt").read_text(), re.M)[1]
+(RAY,) = re.findall(r"^ray==(.+)$", (REPO / "constraints.txt").read_text(), re.M)
 
 
 def tool(name: str) -> str:
@@ -93,7 +94,7 @@ def test_the_dockerfile_has_no_mistakes_that_hadolint_finds() -> None:
 
 def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray() -> None:
     text = DOCKERFILE.read_text()
-    assert re.search(r"^FROM rayproject/ray:(\S+)-py311$", text, re.M)[1] == RAY
+    assert re.findall(r"^FROM rayproject/ray:(\S+)-py311$", text, re.M) == [RAY]
     copied = [
         word for line in re.findall(r"^COPY (.*)$", text, re.M) for word in line.split()[1:-1]
     ]
@@ -116,8 +117,8 @@ def test_the_slurm_script_shows_commands_of_sweeps() -> None:
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a Slurm job with two nodes, which are both this machine.
+def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment of a Slurm job with two nodes, which are both this machine.
 
     `srun` starts its command here.
     """
@@ -151,7 +152,7 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     shutil.rmtree(short, ignore_errors=True)
 
 
-def start(env: dict[str, str], *args: object) -> subprocess.Popen:
+def start(env: dict[str, str], *args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [str(SLURM), *map(str, args)],
         env=env,

@@ -99,7 +99,7 @@ def starts(folder: Path, trial: str) -> list[list[tuple[str, ...]]]:
     return [[tuple(line.split()) for line in each] for each in lines]
 
 
-def run(file: Path, *more: object) -> tuple[Path, dict]:
+def run(file: Path, *more: object) -> tuple[Path, dict[str, Any]]:
     """Run the sweep in this process. Return its folder and its result."""
     done = invoke("run", file, "--dir", file.parent / "runs", "--json", *more)
     assert done.exit_code in (0, 1) and done.stdout, done.stderr
@@ -138,7 +138,9 @@ def test_script_continues_from_checkpoint_after_lost_worker(clean_ray: Any, tmp_
     )
     folder, result = run(written(tmp_path, [1.0], steps=6, later=later))
     assert result["trials"]["completed"] == 1, result
-    (reports,) = (trial.curve for trial in record.read(folder).trials)
+    study = record.read(folder)
+    assert study is not None
+    (reports,) = (trial.curve for trial in study.trials)
     assert [step for step, _ in reports] == [1, 2, 3, 4, 5, 6]
     for begins in starts(tmp_path, "0000"):
         assert len(begins) == 2 and 0 < int(begins[1][0]) <= 3, (
@@ -218,12 +220,16 @@ def test_a_script_reads_prepared_rows_and_reports_with_mlflow(
     (tmp_path / "train.py").write_text(LOGS)
     (tmp_path / "own.yaml").write_text(LOGGED)
     folder, result = run(tmp_path / "own.yaml")
-    (trial,) = record.read(folder).trials
+    study = record.read(folder)
+    assert study is not None
+    (trial,) = study.trials
     assert [step for step, _ in trial.curve] == [1, 2]
     assert trial.result.value == pytest.approx(1 / 20), "the column is scaled, so its mean is 0"
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     mine = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
-    (mlflow_run,) = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    (mlflow_run,) = client.search_runs([experiment.experiment_id], mine)
     assert (
         mlflow_run.info.status == "FINISHED"
         and mlflow_run.data.params["rows"] == "354"

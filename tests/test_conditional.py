@@ -46,14 +46,16 @@ def test_inactive_dimensions_are_absent_everywhere(swept: Any, trials: Any) -> N
     assert {trial.params["booster"] for trial in trials} == {"gbtree", "dart"}
     client = MlflowClient(swept["mlflow"]["tracking_uri"])
     where = f"tags.`mlflow.parentRunId` = '{swept['mlflow']['parent_run']}'"
-    runs = client.search_runs([client.get_experiment_by_name("conditional").experiment_id], where)
+    experiment = client.get_experiment_by_name("conditional")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], where)
     logged = {run.data.tags["sweeps.trial"]: run.data.params for run in runs}
     assert all(("params.rate_drop" in logged[t.id]) == ("rate_drop" in t.params) for t in trials)
     assert all(set(DATA) <= set(params) for params in logged.values())
 
 
 def test_a_chain_is_fitted_once_a_variant(swept: Any, trials: Any) -> None:
-    def chain(t: Any) -> tuple:
+    def chain(t: Any) -> tuple[Any, ...]:
         """Return the parts of a trial that decide its steps."""
         return tuple(
             (name, value) for name, value in t.labels.items() if name.startswith("preprocessor")

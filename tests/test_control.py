@@ -101,9 +101,10 @@ def check_trackers(folder: Path, result: sweeps.SweepResult) -> None:
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
-    experiment = client.get_experiment_by_name(result.mlflow["experiment"]).experiment_id
+    experiment = client.get_experiment_by_name(result.mlflow["experiment"])
+    assert experiment is not None
     runs = client.search_runs(
-        [experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
+        [experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
     )
     tags = {run.data.tags["sweeps.trial"]: run.data.tags for run in runs}
     assert tags["0000"]["sweeps.reason"] == STOPPED and tags["0002"]["sweeps.enqueued"] == "true"

@@ -50,7 +50,7 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(
         x="{uniform: [0.0, 2.0]}",
         data=False,
     )
-    messages = []
+    messages: list[str] = []
     result = sweeps.run(
         file,
         dir=root,
@@ -70,6 +70,7 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(
     run = MlflowClient(result.mlflow["tracking_uri"]).get_run(result.mlflow["parent_run"])
     assert run.data.tags["sweeps.learned_from"] == text.removeprefix("learns from ")
     earlier, study = record.read(earlier_folder), record.read(result.dir)
+    assert earlier is not None and earlier.best is not None and study is not None
     assert study.trials[1].keys == earlier.best.keys, (
         "after the first trial, the sweep tries the best configuration"
     )

@@ -72,9 +72,10 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(
     assert 2 * 0.5 * seconds < cpu < 3 * 0.5 * seconds, "each worker's time counts"
 
     client = MlflowClient(result.mlflow["tracking_uri"])
-    experiment = client.get_experiment_by_name("elastic").experiment_id
+    experiment = client.get_experiment_by_name("elastic")
+    assert experiment is not None
     (run,) = client.search_runs(
-        [experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
+        [experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
     )
     assert run.data.params["scaling.num_workers"] == "1 to 3"
     logged = client.get_metric_history(run.info.run_id, "scaling.num_workers")

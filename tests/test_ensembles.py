@@ -52,6 +52,7 @@ def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(
         and "registered this bundle as flowers version 1" in done.stderr
     )
     facts = Manifest.read(bundle).training
+    assert result.best is not None
     assert facts["ensemble"]["single"]["trial"] == result.best["trial"]
     assert facts["ensemble"]["single"]["value"] == pytest.approx(result.best["value"], abs=1e-6), (
         "as the trainer has reported it"

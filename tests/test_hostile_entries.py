@@ -159,7 +159,8 @@ def first_event(root: Path) -> str:
     """Return the first event of the page's stream about all sweeps."""
 
     async def first() -> Any:
-        return await anext((await Dashboard(root, may_command=True).events()).body_iterator)
+        stream = (await Dashboard(root, may_command=True).events()).body_iterator
+        return await anext(aiter(stream))
 
     with no_hang("events"):
         return str(asyncio.run(first()))

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from sweeps.core.errors import make_encodable, shorten
-from sweeps.core.files import disk
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.sweep_folder import JOURNAL, ORIGIN
 from sweeps.core.text.shell_text import printable
@@ -150,12 +149,12 @@ def test_an_error_message_can_be_printed_whatever_name_it_contains() -> None:
 
 def test_r3_full_disk_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
     check_disk_space(tmp_path, "ValueError: of the loop's own")
     with pytest.raises(OSError) as e:
         check_disk_space(tmp_path, said)
     assert e.value.errno == errno.ENOSPC
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
     check_disk_space(tmp_path, said)
 
 

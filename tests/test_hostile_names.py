@@ -52,8 +52,8 @@ def space(tmp_path: Path) -> Any:
 def test_r16_a_name_that_is_too_long_is_refused_in_one_line(
     tmp_path: Path, name: Any, verb: str
 ) -> None:
-    more = {"logs": ["0"], "rerun": ["0"], "predict": [tmp_path / "rows.csv"]}.get(verb, [])
-    said = typed(verb, name, *more, "--dir", tmp_path)
+    more = {"logs": "0", "rerun": "0", "predict": str(tmp_path / "rows.csv")}
+    said = typed(verb, name, *([more[verb]] if verb in more else []), "--dir", tmp_path)
     assert "a path may have at most" in said and len(said) < 200
 
 
@@ -130,17 +130,13 @@ def test_r5_other_texts_stay(text: str) -> None:
 
 
 def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path: Path) -> None:
-    from types import SimpleNamespace
-
     from sweeps.runs.mlflow_summary import place
-    from sweeps.tracking import Destination
+    from sweeps.tracking import Destination, MlflowTracker
 
-    settings = place(
-        SimpleNamespace(
-            destination=Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0),
-            parent="p",
-        )
-    )
+    tracker = MlflowTracker(Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0))
+    tracker.close()
+    tracker.parent = "p"
+    settings = place(tracker)
     assert settings["tracking_uri"] == without_password(
         "http://me:secret@host:5000"
     ) and "secret" not in str(settings)

@@ -44,7 +44,8 @@ def test_a_dirty_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "warning: `same` has the same value in all rows; add it to data.drop",
     ]
     (folder,) = (tmp_path / "runs").glob("rows-*/")
-    assert load_summary(folder).rows == {"train": 630}
+    summary = load_summary(folder)
+    assert summary is not None and summary.rows == {"train": 630}
     assert "<h2>Data</h2>" in (folder / "report.html").read_text()
     raw = rows.head(20).drop(columns=["y", "vector"])
     raw.to_csv("raw.csv", index=False)  # as text: `$1,234.50` and `31/01/2025`

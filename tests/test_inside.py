@@ -32,7 +32,9 @@ def runs_of(result: Any) -> Any:
     client = MlflowClient(result.mlflow["tracking_uri"])
     # other tests of this process may share the database
     mine = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
-    runs = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], mine)
     return client, {run.info.run_name: run for run in runs}
 
 

@@ -102,6 +102,7 @@ def module_of(source: str, folder: Path, monkeypatch: Any) -> Any:
     file = folder / "loop_under_test.py"
     file.write_text(SOURCES[source])
     spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, file.stem, module)
     spec.loader.exec_module(module)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from tests.documents import block_beginning
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
-def run(folder: Path, space: str, *modules: str, options: tuple[str, ...] = ()) -> dict:
+def run(folder: Path, space: str, *modules: str, options: tuple[str, ...] = ()) -> Any:
     """Write a space file and the modules of the manual into a folder, run the sweep, and return its
     result.
     """
@@ -33,7 +34,7 @@ def run(folder: Path, space: str, *modules: str, options: tuple[str, ...] = ()) 
     return result
 
 
-def predictions(result: dict) -> pd.DataFrame:
+def predictions(result: Any) -> pd.DataFrame:
     """Return what the bundle predicts for its own example rows."""
     rows = pd.read_parquet(Path(result["bundle"], "data", "sweep", "check.parquet"))
     return sweeps.load_bundle(result["bundle"]).predict(rows)

@@ -28,7 +28,7 @@ SECONDS = 300.0
 )
 def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file: Any, tmp_path: Path) -> None:
     shown = outputs(executed(file, tmp_path))
-    assert shown == outputs(nbformat.read(file, as_version=4))
+    assert shown == outputs(nbformat.read(file, as_version=4))  # type: ignore[no-untyped-call]
     kinds = [kind for cell in shown for kind in cell]
     assert (
         "stderr" not in kinds and "text/html" in kinds and "application/vnd.plotly.v1+json" in kinds

@@ -36,12 +36,15 @@ def swept(folder: Path, **given: object) -> Any:
     return sweeps.run(folder / "patience.yaml", dir=folder / "runs")
 
 
-def shown(result: Any, trial: str) -> dict:
-    return json.loads(invoke("show", result.dir, "--trial", trial, "--json").stdout)
+def shown(result: Any, trial: str) -> dict[str, Any]:
+    printed = invoke("show", result.dir, "--trial", trial, "--json").stdout
+    facts: dict[str, Any] = json.loads(printed)
+    return facts
 
 
-def training_of(bundle: str | Path) -> dict:
-    return json.loads((Path(bundle) / MANIFEST).read_text())["training"]
+def training_of(bundle: str | Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((Path(bundle) / MANIFEST).read_text())["training"]
+    return facts
 
 
 def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(

@@ -45,10 +45,14 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(
             assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), (
                 "from the donor's state, with the new x"
             )
-    assert result.best["value"] == min(t.result.value for t in record.trials)
+    values = [t.result.value for t in record.trials if t.result.value is not None]
+    assert result.best is not None and len(values) == len(record.trials)
+    assert result.best["value"] == min(values)
     client = MlflowClient(result.mlflow["tracking_uri"])
     where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
-    runs = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], where)
     logged = {run.data.tags["sweeps.trial"]: run for run in runs}
     assert len(runs) == 4 and all(run.info.status == "FINISHED" for run in runs)
     for t in record.trials:

@@ -12,7 +12,7 @@ import signal
 import time
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import psutil
@@ -24,15 +24,20 @@ from sweeps.exports import sweep_exports
 from tests.commands import REPO, command, invoke, space_of
 from tests.waiting import wait_until
 
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 SPACES = REPO / "search_spaces"
 STOPS_WITHIN = 30  # seconds
 
 
-def children(client: Any, result: Any) -> list:
+def children(client: MlflowClient, result: Any) -> list[Run]:
     experiment = client.get_experiment_by_name(result["mlflow"]["experiment"])
+    assert experiment is not None
     where = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
-    return client.search_runs([experiment.experiment_id], where)
+    return list(client.search_runs([experiment.experiment_id], where))
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +224,7 @@ def test_registry_alias_stays_with_the_better_trial(
         result["best"]["trial"],
     )
     assert was.tags["sweeps.manifest_sha256"] == digest
+    assert champion.run_id is not None
     assert client.get_run(champion.run_id).data.tags["sweeps.trial"] == worse
 
 

@@ -81,7 +81,9 @@ def details(cluster: Nodes, name: str) -> tuple[str, int | None]:
 
 
 def sweep_of(log: str) -> Path:
-    return Path(re.search(r"^folder +(.*)$", log, re.M)[1])
+    folder = re.search(r"^folder +(.*)$", log, re.M)
+    assert folder is not None, log
+    return Path(folder[1])
 
 
 def wait_until_ended(cluster: Nodes) -> None:

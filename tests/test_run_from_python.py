@@ -95,6 +95,7 @@ def test_a_sweep_from_python_works_without_the_script(
 ) -> None:
     result, sweep = moved_sweep(tmp_path, 2)
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
+    assert result.best is not None
     expected = result.best["params"]["x"] + 10
     assert sweeps.load_bundle(sweep / "bundle").predict(ROWS.head(2))["prediction"].tolist() == [
         expected,

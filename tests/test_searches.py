@@ -29,7 +29,9 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
 
     client = MlflowClient(result.mlflow["tracking_uri"])
     where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
-    runs = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
+    experiment = client.get_experiment_by_name("own")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], where)
     return {run.data.tags["sweeps.trial"]: run for run in runs}
 
 
@@ -129,4 +131,4 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(
     events = [json.loads(line) for line in (result.dir / "events.jsonl").read_text().splitlines()]
     paused = [(e["trial"], e["step"]) for e in events if e["type"] == "TrialPaused"]
     assert paused == [("0000", 1), ("0001", 1), ("0002", 1)]
-    assert result.best["trial"] == "0000" and result.bundle is None
+    assert result.best is not None and result.best["trial"] == "0000" and result.bundle is None

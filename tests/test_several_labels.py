@@ -107,6 +107,7 @@ def test_a_sweep_predicts_each_label(clean_ray: Any, frame: Any, tmp_path: Path,
         SPACE.format(trainer=trainer, label=label, metric=metric, params=params)
     )
     result = sweeps.run("several.yaml", dir=tmp_path / "runs")
+    assert result.best is not None and result.bundle is not None
     bundle = load_bundle(result.bundle)
     several = "u" in names
     assert bundle.manifest.checked and bundle.manifest.label == names

@@ -46,7 +46,7 @@ def machine(tmp_path: Path, name: str, monkeypatch: Any) -> Path:
     return here
 
 
-def space_with_stored_data(tmp_path: Path, bucket: Any, loop: str, **how: str) -> Path:
+def space_with_stored_data(tmp_path: Path, bucket: Any, loop: str, **how: Any) -> Path:
     frame = datasets.load_iris(as_frame=True).frame
     frame.to_parquet(tmp_path / "iris.parquet")
     bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
@@ -166,7 +166,8 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(
     assert exported.exit_code == 0, exported.output
     assert f"sweeps/{folder.name}/exports/0001/state.json" in bucket.files()
     local = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
-    assert local.exit_code == 0 and sweeps.open(address).best.id == result["best"]["trial"]
+    best = sweeps.open(address).best
+    assert local.exit_code == 0 and best is not None and best.id == result["best"]["trial"]
     monkeypatch.setattr("sweeps.core.files.stores._allowed", set())
     refused = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
     assert (
@@ -322,7 +323,9 @@ def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(
 
 
 def reports(folder: Path) -> list[dict[str, float]]:
-    return [report.metrics for report in read(folder).trials[0].own_reports]
+    record = read(folder)
+    assert record is not None
+    return [report.metrics for report in record.trials[0].own_reports]
 
 
 FOREST = """\

@@ -158,11 +158,11 @@ def test_stream_gives_same_rows_and_bundle_as_memory(
     for before, after in zip(first, second, strict=True):
         pd.testing.assert_frame_equal(before, after)
     raw = pd.read_parquet("valid.parquet").drop(columns="y")
-    predictions = [
+    one, other = (
         sweeps.load_bundle(result.bundle).predict(raw)["probability_yes"]
         for result in results.values()
-    ]
-    np.testing.assert_allclose(*predictions, rtol=1e-6)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-6)
     again = invoke("rerun", results["stream"].dir, "0001")
     assert again.exit_code == 0, again.stderr
 
@@ -315,9 +315,10 @@ def coordinators() -> list[int]:
 
 def epochs_of(folder: Any, trial: str) -> list[tuple[int, int, int]]:
     """Return (epoch, number of workers, number of rows) for each epoch that a rank has finished."""
+    lines = (folder / f"rows-{trial}").read_text().splitlines()
     return [
-        tuple(map(int, line.split()))
-        for line in (folder / f"rows-{trial}").read_text().splitlines()
+        (int(epoch), int(workers), int(rows))
+        for epoch, workers, rows in (line.split() for line in lines)
     ]
 
 

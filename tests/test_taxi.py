@@ -39,7 +39,7 @@ def taxi(monkeypatch: pytest.MonkeyPatch) -> Any:
     return taxi
 
 
-def trip(**other: Any) -> dict:
+def trip(**other: Any) -> dict[str, Any]:
     """A trip of January 2020 as the TLC writes it down, but for what is said."""
     usual = {
         **{
@@ -76,7 +76,7 @@ def trip(**other: Any) -> dict:
 def cleaned(taxi: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What `load` makes of trips, given as rows, in a file of this name."""
 
-    def through(*rows: dict, name: str = "trips.csv") -> pd.DataFrame:
+    def through(*rows: dict[str, Any], name: str = "trips.csv") -> pd.DataFrame:
         frame = pd.DataFrame(list(rows))
         if name.endswith(".parquet"):
             frame.to_parquet(tmp_path / name)
@@ -250,7 +250,7 @@ def test_a_file_that_holds_no_trips_is_named(
 
 def answers(url: str) -> bool:
     with contextlib.suppress(OSError):
-        return urllib.request.urlopen(url, timeout=5).status == 200
+        return bool(urllib.request.urlopen(url, timeout=5).status == 200)
     return False
 
 
@@ -279,7 +279,7 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path: Pat
     steps, _, serve = steps.strip().rpartition("\n")
     port = str(mlflow_server.free_port())
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    shell = {
+    shell: dict[str, Any] = {
         "cwd": tmp_path,
         "env": env,
         "text": True,

@@ -118,7 +118,7 @@ def test_the_line_of_a_checkpoint_predicts(tmp_path: Path) -> None:
 
 def run(
     name: str, folder: Path, *overrides: str, trackers: str = "[jsonl]"
-) -> tuple[sweeps.SweepResult, list[dict]]:
+) -> tuple[sweeps.SweepResult, list[dict[str, float]]]:
     """Run two trials of a tutorial. Return the result, and the metrics of all reports."""
     given = ("limits.max_trials=2", f"trackers={trackers}", *overrides)
     result = sweeps.run(TUTORIALS / f"{name}.yaml", dir=folder, overrides=given)
@@ -138,6 +138,7 @@ class TestSweeps:
         result, reports = run(
             "linear", tmp_path, "space.params.profile=true", trackers="[jsonl, tensorboard]"
         )
+        assert result.best is not None and result.bundle is not None
         assert len(reports) == 6 and min(
             report["valid-mse"] for report in reports
         ) == pytest.approx(result.best["value"], rel=1e-5)
@@ -171,6 +172,7 @@ class TestSweeps:
             )
             and len(reports) > 3
         )
+        assert result.bundle is not None
         images = np.stack(
             [np.asarray(Image.open(file)) for file in sorted(IMAGES.glob("plain/*.jpg"))]
         )
@@ -190,6 +192,7 @@ class TestSweeps:
         result, _ = run(
             "vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2", half
         )
+        assert result.best is not None
         assert result.best["value"] < 3
 
     @pytest.mark.long
@@ -197,6 +200,7 @@ class TestSweeps:
         self, tmp_path: Path
     ) -> None:
         result, _ = run("checkpoints", tmp_path)
+        assert result.best is not None
         left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]
         kept = [[int(folder.name.rpartition("_")[2]) for folder in folders] for folders in left]
         assert (

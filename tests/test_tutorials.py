@@ -90,7 +90,7 @@ def test_a_folder_survives_bytes(modules: Any, tmp_path: Path) -> None:
     ).read_text() == "{}"
 
 
-def trip(**other: Any) -> dict:
+def trip(**other: Any) -> dict[str, Any]:
     """Return a trip that `clean` keeps, with other values for some columns."""
     times = {
         "tpep_pickup_datetime": pd.Timestamp("2020-01-07 08:30"),
@@ -149,12 +149,12 @@ def marked(test: Any) -> Any:
     return test
 
 
-def ran(tmp_path: Path, name: str, *overrides: str) -> dict:
+def ran(tmp_path: Path, name: str, *overrides: str) -> dict[str, Any]:
     """Run a space in this process, and return its result. No trial may fail."""
     sets = [word for override in overrides for word in ("--set", override)]
     done = invoke("run", TUTORIALS / f"{name}.yaml", "--dir", tmp_path / "runs", "--json", *sets)
     assert done.exit_code == 0, done.stderr
-    result = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
     assert result["trials"]["failed"] == 0
     return result
 

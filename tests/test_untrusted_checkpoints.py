@@ -57,6 +57,7 @@ def sweep(tmp_path: Path) -> Path:
     loop = SearchLoop.open(folder, space)
     for state in (State.COMPLETE, State.RUNNING):
         trial = loop.ask()
+        assert trial is not None
         checkpoint = Checkpoint("checkpoint_000001", 1, 1)
         saved = folder / "trials" / trial.id / checkpoint.name
         saved.mkdir(parents=True)

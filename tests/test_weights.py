@@ -124,6 +124,7 @@ def test_a_bundle_predicts_without_the_column_of_weights(
 ) -> None:
     (tmp_path / "boosted.yaml").write_text(BOOSTED)
     result = sweeps.run("boosted.yaml", dir=tmp_path / "runs")
+    assert result.bundle is not None
     bundle = load_bundle(result.bundle)
     assert [column.name for column in bundle.manifest.columns] == ["a", "b"]
     without = bundle.predict(frame[["a", "b"]])

@@ -49,7 +49,7 @@ def _start() -> int:
     if checkpoint is None:
         return 0
     with checkpoint.as_directory() as folder:
-        return json.loads(Path(folder, "state.json").read_text())["step"]
+        return int(json.loads(Path(folder, "state.json").read_text())["step"])
 
 
 def wait_for(latch: Path, timeout: float = 60) -> None:
@@ -148,7 +148,7 @@ def grows(config: Any) -> None:
     """If x is not 0, allocate a gibibyte of memory each second. Then report once."""
     import ray.train
 
-    held = []
+    held: list[bytearray] = []
     while config["x"] and len(held) < 200:
         held.append(bytearray(os.urandom(1 << 20)) * 100)
         time.sleep(0.1)
@@ -253,7 +253,7 @@ def looks(config: Any) -> None:
                 model(batch["image"].flatten(1))[:, 0], batch["bright"].float()
             )
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         with tempfile.TemporaryDirectory() as folder:
             torch.save(model.state_dict(), Path(folder, "model.pt"))

@@ -126,7 +126,7 @@ def test_benchmark_report_names_sides_machine_and_goals() -> None:
 
 
 def test_every_script_is_a_workload_with_a_description() -> None:
-    folder = Path(importlib.import_module("benchmarks").__file__).parent
+    folder = Path(str(importlib.import_module("benchmarks").__file__)).parent
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
     scripts = {
         file.stem if file.parent == folder else file.parent.name

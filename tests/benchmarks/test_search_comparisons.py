@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.search_quality import warm_start
-from benchmarks.search_quality.axes import draw, ordered, place
+from benchmarks.search_quality.axes import Axis, draw, ordered, place
 from benchmarks.search_quality.split import HELD
-from benchmarks.search_quality.tasks import Axis
 
 AXES = [
     Axis("float", 1e-4, 1.0, log=True),

@@ -7,32 +7,40 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.search_quality.axes import draw
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Random
 from benchmarks.search_quality.replay import replay
-from benchmarks.search_quality.tasks import FUNCTIONS, STEPS, draw, names, task
+from benchmarks.search_quality.tasks import FUNCTIONS, STEPS, names, task
 
 
 class Scripted:
     """Stops every trial at a step."""
 
     def __init__(self, at: int) -> None:
-        self.at, self.starts, self.heard, self.running, self.most = at, 0, [], set(), 0
+        self.at = at
+        self.starts = 0
+        self.heard: list[tuple[int, int]] = []
+        self.running: set[int] = set()
+        self.most = 0
 
-    def begin(self) -> Any:
+    def begin(self) -> tuple[int, dict[str, Any]]:
         self.starts += 1
         self.running.add(self.starts)
         self.most = max(self.most, len(self.running))
         return self.starts, {"x": 0.1 * (self.starts % 10), "y": 0.5}
 
-    def report(self, trial: Any, step: Any, value: Any) -> bool:
+    def report(self, trial: int, step: int, value: float) -> bool:
         self.heard.append((trial, step))
         if step == self.at:
             self.running.remove(trial)
         return step < self.at
 
-    def end(self, trial: Any) -> None:
+    def end(self, trial: int) -> None:
         self.running.discard(trial)
+
+    def fail(self, trial: int) -> None:
+        raise AssertionError("no task of these tests fails")
 
 
 def test_trials_run_on_all_workers_and_steps_are_counted() -> None:

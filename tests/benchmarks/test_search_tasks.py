@@ -4,6 +4,7 @@ split.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from benchmarks.search_quality import generated, lcbench
 from benchmarks.search_quality.axes import Axis, draw
 from benchmarks.search_quality.ours import Ours
 from benchmarks.search_quality.peers import Optuna, Random, Ray, RungStudies
-from benchmarks.search_quality.replay import replay
+from benchmarks.search_quality.replay import Searcher, replay
 from benchmarks.search_quality.split import DEVELOPMENT, HELD
 from benchmarks.search_quality.tasks import NOISE, STEPS, Task, task
 
@@ -101,7 +102,11 @@ class Listed:
     """Starts listed configurations in turn, and keeps what it hears."""
 
     def __init__(self, configs: Any) -> None:
-        self.configs, self.starts, self.failed, self.seen, self.paid = configs, 0, [], {}, {}
+        self.configs = configs
+        self.starts = 0
+        self.failed: list[int] = []
+        self.seen: dict[tuple[int, int], float] = {}
+        self.paid: dict[int, float] = {}
 
     def begin(self) -> Any:
         self.starts += 1
@@ -111,17 +116,17 @@ class Listed:
             else None
         )
 
-    def report(self, trial: Any, step: Any, value: Any) -> bool:
+    def report(self, trial: int, step: int, value: float) -> bool:
         self.seen[trial, step] = value
         return True
 
-    def end(self, trial: Any) -> None:
+    def end(self, trial: int) -> None:
         pass
 
-    def fail(self, trial: Any) -> None:
+    def fail(self, trial: int) -> None:
         self.failed.append(trial)
 
-    def pay(self, trial: Any, seconds: Any) -> None:
+    def pay(self, trial: int, seconds: float) -> None:
         self.paid[trial] = self.paid.get(trial, 0) + seconds
 
 
@@ -153,7 +158,7 @@ def test_a_budget_of_costs_is_spent_in_seconds() -> None:
     assert searcher.paid == {0: 18, 1: 9, 2: 3}
 
 
-SEARCHERS = {
+SEARCHERS: dict[str, Callable[[Task], Searcher]] = {
     "sweeps tpe": lambda t: Ours(t, 0, "tpe"),
     "sweeps gp": lambda t: Ours(t, 0, "gp"),
     "sweeps random": lambda t: Ours(t, 0, "random"),

@@ -55,9 +55,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def rows(page: Any) -> list[list[str]]:
-    return page.eval_on_selector_all(
+    cells: list[list[str]] = page.eval_on_selector_all(
         "#trials tbody tr", "all => all.map(row => [...row.cells].map(cell => cell.innerText))"
     )
+    return cells
 
 
 def test_the_table_is_filtered_sorted_and_paged(served: Any, page: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.core.files import checkpoint_files
+from sweeps.core.files import stores
 from sweeps.core.files.checkpoint_files import (
     checkpoint_exists,
     checkpoint_names,
@@ -134,10 +134,8 @@ def test_a_storage_that_does_not_answer_deletes_nothing(
     root: str, save: Any, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(f"{root}/{FIRST}")
-    opened = checkpoint_files.stores.open_store
-    monkeypatch.setattr(
-        checkpoint_files.stores, "open_store", lambda address: opened(address, patient=False)
-    )
+    opened = stores.open_store
+    monkeypatch.setattr(stores, "open_store", lambda address: opened(address, patient=False))
     with server.failing():
         assert not delete_checkpoint(f"{root}/{FIRST}")
     assert checkpoint_names(root) == [FIRST]
@@ -167,7 +165,7 @@ def test_an_interrupted_deletion_on_disk_leaves_no_checkpoint(
     checkpoint = tmp_path / FIRST
     save(str(checkpoint))
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_files.shutil, "rmtree", lambda *args, **options: None)
+        patch.setattr(shutil, "rmtree", lambda *args, **options: None)
         assert not delete_checkpoint(checkpoint)
     assert not checkpoint.exists()
     rest = tmp_path / f"{FIRST}.gone"

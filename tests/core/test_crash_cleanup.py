@@ -28,7 +28,7 @@ HOLD = (
 def start() -> Iterator[Any]:
     started = []
 
-    def start(*args: object) -> subprocess.Popen:
+    def start(*args: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", HOLD, *map(str, args)], stdout=subprocess.PIPE, text=True
         )

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sweeps.core.errors import SweepLocked
-from sweeps.core.files import folder_lock
 from sweeps.core.files.folder_lock import FolderLock, is_driven
 from sweeps.core.files.sweep_folder import LOCK
 
@@ -37,7 +36,7 @@ def test_on_a_file_system_that_cannot_lock_folders_the_file_is_locked(
             raise OSError(9, "Bad file descriptor")
         flock(file, operation)
 
-    monkeypatch.setattr(folder_lock.fcntl, "flock", no_folders)
+    monkeypatch.setattr(fcntl, "flock", no_folders)
     with FolderLock(tmp_path):
         assert is_driven(tmp_path)
         with pytest.raises(SweepLocked):

@@ -83,7 +83,7 @@ def test_a_next_step_can_be_typed_where_there_is_no_script(
 ) -> None:
     bare = tmp_path / "python"
     bare.symlink_to(sys.executable)
-    monkeypatch.setattr(shell_text.sys, "executable", str(bare))
+    monkeypatch.setattr(sys, "executable", str(bare))
     monkeypatch.setenv("PATH", "/nowhere")
     assert shell_text.shell_command("sweeps") == f"{bare} -m sweeps"
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -72,7 +72,8 @@ def test_more_than_the_machine_has_is_refused() -> None:
 def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(
     cpus: Any, gpus: Any, asked: Any
 ) -> None:
-    ids, running = tuple(map(str, range(gpus))), []
+    ids = tuple(map(str, range(gpus)))
+    running: list[Registration] = []
     for more_cpus, more_gpus in [*asked, (None, None)]:
         wanted = Share(
             more_cpus and min(more_cpus, cpus), None if more_gpus is None else min(more_gpus, gpus)
@@ -83,6 +84,7 @@ def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(
         except InputError:
             assert wanted.cpus is None and free < 1
             continue
+        assert share.cpus is not None and share.gpu_ids is not None
         if wanted.cpus is None:
             assert share.cpus == free and not set(share.gpu_ids) & {
                 gpu for r in running for gpu in r.gpus

@@ -22,7 +22,7 @@ texts = st.text(
 
 def rendered(text: str) -> str:
     """Return Markdown as HTML. Tags in the Markdown stay tags, as where a README is shown."""
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    return str(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text))
 
 
 @example("a&lt;b")

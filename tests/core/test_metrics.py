@@ -35,7 +35,7 @@ def evaluated(
         "max_depth": 3,
         "eta": 0.6,
     }
-    evaluations: dict = {}
+    evaluations: dict[str, dict[str, list[float]]] = {}
     booster = xgb.train(
         params, rows, 15, evals=[(rows, "e")], evals_result=evaluations, verbose_eval=False
     )
@@ -69,9 +69,13 @@ def test_certain_and_wrong_costs_what_xgboost_says() -> None:
     )
 
 
+def is_nan(value: float | None) -> bool:
+    return value is not None and math.isnan(value)
+
+
 def test_what_is_not_defined_is_nan() -> None:
-    assert np.isnan(score("auc", "binary", np.zeros(3), np.array([0.1, 0.2, 0.3])))
-    assert np.isnan(score("rmse", "regression", np.array([]), np.array([])))
+    assert is_nan(score("auc", "binary", np.zeros(3), np.array([0.1, 0.2, 0.3])))
+    assert is_nan(score("rmse", "regression", np.array([]), np.array([])))
 
 
 @pytest.mark.parametrize(
@@ -82,35 +86,36 @@ def test_predictions_that_are_nan_have_no_value(task: str) -> None:
     good accuracy.
     """
     y = {
-        "binary": [0, 0, 1],
-        "multilabel": [[0, 1], [1, 0], [0, 0]],
-        "multioutput": [[0, 1], [1, 0], [2, 2]],
-    }.get(task, [0, 1, 2])
-    p = np.full((3, 3) if task == "multiclass" else np.shape(y), 0.5)
+        "binary": np.array([0, 0, 1]),
+        "multilabel": np.array([[0, 1], [1, 0], [0, 0]]),
+        "multioutput": np.array([[0, 1], [1, 0], [2, 2]]),
+    }.get(task, np.array([0, 1, 2]))
+    p = np.full((3, 3) if task == "multiclass" else y.shape, 0.5)
     p[0] = np.nan
     for name in (name for name, metric in METRICS.items() if task in metric.tasks):
-        assert math.isnan(score(name, task, np.array(y), p)), name
+        assert is_nan(score(name, task, y, p)), name
 
 
 def test_the_table_has_every_scorer_of_scikit_learn() -> None:
     assert sorted(SCORERS) == sk.get_scorer_names()
 
 
-def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
+def fitted(task: str) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """A fitted estimator of scikit-learn, rows with their labels, and the estimator's output in the
     format of `Model.predict`.
     """
     x = RNG.normal(size=(300, 4))
-    y = {
+    classes = {
         "binary": x[:, 0] + RNG.normal(size=300) > 0.4,
         "multiclass": np.digitize(x[:, 0] + RNG.normal(size=300), [-0.8, 0.6]),
     }.get(task)
-    if y is None:
-        model = LinearRegression().fit(x, y := 40 + x @ np.arange(4) + RNG.normal(size=300))
+    if classes is None:
+        y = 40 + x @ np.arange(4) + RNG.normal(size=300)
+        model = LinearRegression().fit(x, y)
         return model, x, y, model.predict(x)
-    p = (model := GaussianNB().fit(x, y := y.astype(int))).predict_proba(
-        x
-    )  # has no decision function
+    y = classes.astype(int)
+    model = GaussianNB().fit(x, y)  # has no decision function
+    p = model.predict_proba(x)
     return model, x, y, p[:, 1] if task == "binary" else p
 
 
@@ -125,7 +130,7 @@ def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task: str) -> 
         ), name
 
 
-class Fixed(RegressorMixin, BaseEstimator):
+class Fixed(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """An estimator of scikit-learn that predicts the given values."""
 
     def __init__(self, values: np.ndarray) -> None:
@@ -168,7 +173,7 @@ def test_metrics_of_several_labels(task: str) -> None:
         }
     for name, expected in flat.items():
         assert score(name, task, y, p) == pytest.approx(expected), name
-    assert math.isnan(score("logloss" if task == "multilabel" else "rmse", task, y[:0], p[:0]))
+    assert is_nan(score("logloss" if task == "multilabel" else "rmse", task, y[:0], p[:0]))
     assert score("auc", task, y, p) is None
 
 
@@ -179,14 +184,15 @@ def test_scorer_gives_nan_for_predictions_and_raises_for_labels() -> None:
         "neg_mean_gamma_deviance",
         "neg_mean_poisson_deviance",
     ):
-        assert math.isnan(score(name, "regression", y, np.array([-3.0, 1.0, 2.0]))), name
+        assert is_nan(score(name, "regression", y, np.array([-3.0, 1.0, 2.0]))), name
         with pytest.raises(
             ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean "
         ):
             score(name, "regression", -y, y)
-    assert math.isfinite(
-        score("neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0]))
+    value = score(
+        "neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0])
     )
+    assert value is not None and math.isfinite(value)
 
 
 def test_probabilities_of_32_bits_are_accepted_without_a_warning() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_a_deleted_working_directory_is_entered_when_it_exists_again(
     monkeypatch.chdir(folder)
     assert working_directory() == str(folder)
     folder.rmdir()
-    monkeypatch.setattr(processes.time, "sleep", lambda seconds: folder.mkdir())
+    monkeypatch.setattr(time, "sleep", lambda seconds: folder.mkdir())
     assert working_directory() == str(folder) == os.getcwd()
 
 

@@ -23,7 +23,8 @@ def repository(tmp_path: Path) -> Any:
     (tmp_path / "code").mkdir()
     git("init", "-q")
     (tmp_path / "code" / "loop.py").write_text("a = 1\n")
-    git("add", "."), git("commit", "-qm", "x")
+    git("add", ".")
+    git("commit", "-qm", "x")
     return tmp_path / "code"
 
 

@@ -47,7 +47,7 @@ def test_accepted_names_stay_and_others_become_acceptable(name: Any) -> None:
     from mlflow.utils.validation import _validate_metric_name
 
     renamed = legal_name(name)
-    _validate_metric_name(renamed)
+    _validate_metric_name(renamed)  # type: ignore[no-untyped-call]
     assert len(renamed) <= 250
     if name and not ILLEGAL.search(name) and len(name) <= 250:
         assert renamed == name

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -30,7 +31,7 @@ from sweeps.core.text.secrets import (
 )
 from tests.commands import invoke
 
-WRITERS = {
+WRITERS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "JSON": json.dumps,
     "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ def folder_store(tmp_path: Path) -> Store:
 
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest) -> Store:
-    return request.getfixturevalue({"folder": "folder_store", "s3": "bucket_store"}[request.param])
+    fixture = {"folder": "folder_store", "s3": "bucket_store"}[request.param]
+    store: Store = request.getfixturevalue(fixture)
+    return store
 
 
 @pytest.fixture
@@ -158,7 +160,7 @@ def test_names_may_have_unusual_characters(
     assert set(store.files(f"trials/{name}")) == {"one", "b/two"}
 
 
-def large_file(tmp_path: Path) -> tuple[bytes, str]:
+def large_file(tmp_path: Path) -> tuple[bytes, Path]:
     """Return the content and the path of a file that is sent to S3 in several requests."""
     content = bytes(range(256)) * (24 * 2**20 // 256)
     (tmp_path / "large").write_bytes(content)
@@ -191,14 +193,15 @@ def test_a_storage_that_does_not_answer_is_a_store_error(
     server: Any, bucket_store: Any, local: Any, tmp_path: Path
 ) -> None:
     bucket_store.put(local, "trials/a")
-    for request in (
+    requests: tuple[Callable[[], object], ...] = (
         lambda: bucket_store.put(local / "one", "single"),
         lambda: bucket_store.get("trials/a", tmp_path / "back"),
         lambda: bucket_store.file("trials/a/one"),
         lambda: bucket_store.files(),
         lambda: bucket_store.copy(below(bucket_store, "copy")),
         lambda: bucket_store.delete("trials/a"),
-    ):
+    )
+    for request in requests:
         expected = f"^{bucket_store.address}.* cannot be "
         with server.failing(), pytest.raises(StoreError, match=expected):
             request()

@@ -53,13 +53,14 @@ def test_a_signature_that_is_a_link_is_replaced(signed: Any, tmp_path: Path) -> 
 
 def test_the_key_is_created_once(home: Any) -> None:
     assert trust.key() is None
-    keys = []
+    keys: list[bytes | None] = []
     threads = [threading.Thread(target=lambda: keys.append(trust.key(make=True))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(keys)) == 1 and len(keys[0]) >= 32 and trust.key() == keys[0]
+    (key,) = set(keys)
+    assert key is not None and len(key) >= 32 and trust.key() == key
 
 
 def test_changed_renamed_or_unsigned_file_needs_trust(signed: Any, tmp_path: Path) -> None:

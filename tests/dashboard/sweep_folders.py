@@ -46,7 +46,9 @@ def sweep_folder(
     save_space(folder, space, time.time() - 60)
     loop = SearchLoop.open(folder, space)
     for number in range(count):
-        rng, trial = random.Random(number), loop.ask()
+        rng = random.Random(number)
+        trial = loop.ask()
+        assert trial is not None
         steps = rng.choice([1] * 6 + [3] * 2 + [9])
         level = abs(trial.params["eta"] - 0.1) + 0.02 * trial.params["max_depth"]
         reports = tuple(

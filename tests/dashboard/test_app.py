@@ -99,7 +99,7 @@ def test_no_text_of_a_sweep_is_read_as_html(root: Any) -> None:
     columns = [Column("trial", "trial"), Column(name, "<b>")]
     table = TrialTable(columns, [["0001", "<i>&amp;"]], count=1, total=1)
     snapshot = SweepReader(root / NAME).snapshot()
-    shown = dashboard_app.render(
+    page = dashboard_app.render(
         "sweep.html",
         summary=replace(snapshot.summary, name="<u>"),
         facts=[("<s>", "<s>")],
@@ -109,7 +109,8 @@ def test_no_text_of_a_sweep_is_read_as_html(root: Any) -> None:
         may_command=True,
         titles=TITLES,
         dimensions={name: "<b>"},
-    ).body.decode()
+    )
+    shown = bytes(page.body).decode()
     assert not re.search("<[ius]>", shown)
     assert all(f"&lt;{tag}&gt;" in shown for tag in "biusp")
 
@@ -264,12 +265,12 @@ def test_events_follow_changes_and_end_with_the_server(
     dashboard = Dashboard(root, True)
 
     async def listen() -> list[str]:
-        stream = (await dashboard.events(NAME)).body_iterator
-        events = [await anext(stream)]
+        stream = aiter((await dashboard.events(NAME)).body_iterator)
+        events = [str(await anext(stream))]
         (root / NAME / "stages.json").write_text("{}")
-        events.append(await anext(stream))
+        events.append(str(await anext(stream)))
         dashboard.ended = True
-        return [*events, *[event async for event in stream]]
+        return [*events, *[str(event) async for event in stream]]
 
     events = asyncio.run(asyncio.wait_for(listen(), 10))
     assert len(events) == 2 and all(event.startswith("event: change\n") for event in events)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sweeps.core.files.folder_lock import FolderLock
-from sweeps.dashboard import reader as module
 from sweeps.dashboard.reader import SweepReader, version_of
 from sweeps.study.record import RecordReader
+from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure
 from tests.dashboard.sweep_folders import sweep_folder
 
@@ -75,7 +75,7 @@ def test_a_rest_is_limited_and_figures_count(folder: Any, monkeypatch: pytest.Mo
         clock.now += 0.5
         return Figure("history", "")
 
-    monkeypatch.setattr(module.plots, "figure", drawn)
+    monkeypatch.setattr(plots, "figure", drawn)
     reader.figure("history")
     assert reader.rest() == 15
     reader.figure("curves")

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ import uvicorn
 
 from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import FolderLock
-from sweeps.dashboard import dashboard_app, dashboard_server
+from sweeps.dashboard import dashboard_app
 from sweeps.dashboard.dashboard_server import PageOptions, serve
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
@@ -66,7 +67,7 @@ class Ui:
         """Return the lifecycle stage of the run, as the database has it."""
         query = "select lifecycle_stage from runs where run_uuid = ?"
         with contextlib.closing(sqlite3.connect(self.root / "mlflow.db")) as database:
-            return database.execute(query, (self.run,)).fetchone()[0]
+            return str(database.execute(query, (self.run,)).fetchone()[0])
 
 
 @contextlib.contextmanager
@@ -108,7 +109,7 @@ def running_ui(root: Path, *options: str) -> Iterator[Ui]:
 
 def _run_of(root: Path) -> str:
     with contextlib.closing(sqlite3.connect(root / "mlflow.db")) as database:
-        return database.execute("select run_uuid from runs").fetchone()[0]
+        return str(database.execute("select run_uuid from runs").fetchone()[0])
 
 
 def listening_ports(process: psutil.Process) -> set[int]:
@@ -175,7 +176,7 @@ def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
 def no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a server end at once."""
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
-    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
 
 @pytest.mark.timeout(60)
@@ -204,7 +205,7 @@ def test_token_is_printed_if_commands_are_possible_and_none_is_set(
             dashboards.append(self)
 
     monkeypatch.setattr(dashboard_app, "Dashboard", RecordedDashboard)
-    said = []
+    said: list[str] = []
     serve(tmp_path, options, said.append)
     assert re.search(pattern, said[-1]), said
     assert dashboards[0].may_command == may_command
@@ -222,7 +223,7 @@ def test_the_command_line_of_a_browser_has_no_token(
         assert file.stat().st_mode & 0o077 == 0
         assert "/?token=secret&amp;x" in file.read_text()
 
-    monkeypatch.setattr(dashboard_server.webbrowser, "open", open_browser)
+    monkeypatch.setattr(webbrowser, "open", open_browser)
     options = PageOptions(port=0, mlflow=False, token="secret&x", open_browser=True)
     serve(tmp_path, options, lambda text: None)
     assert not files[0].exists()

@@ -62,6 +62,7 @@ def test_a_toy_set_is_stratified_and_reproducible() -> None:
     one, two = load_splits(asked, seed=3), load_splits(asked, seed=3)
     assert (one.task, one.classes, len(one.features)) == ("binary", (0, 1), 30)
     assert "mean radius" in one.features
+    assert one.valid is not None and one.test is not None
     assert [t.num_rows for t in (one.train, one.valid, one.test)] == [398, 114, 57]
     shares = [pc.mean(t.column("target")).as_py() for t in (one.train, one.valid, one.test)]
     assert max(shares) - min(shares) < 0.01
@@ -241,6 +242,7 @@ class TestFiles:
         splits = load_splits(
             spec("train.csv", tmp_path, label="y", valid=path, test=rule("fraction", fraction=0.25))
         )
+        assert splits.valid is not None and splits.test is not None
         assert [t.num_rows for t in (splits.train, splits.valid, splits.test)] == [3, 2, 1]
         assert splits.train.schema == splits.valid.schema == splits.test.schema
         assert splits.valid.column("y").to_pylist() == [1, 0] and splits.valid.column(
@@ -257,6 +259,7 @@ class TestFiles:
         by = {key: rule("column", column="part", value=key) for key in ("valid", "test")}
         splits = load_splits(spec("rows.csv", tmp_path, label="y", **by))
         assert splits.features == ("a",) and splits.train.column_names == ["a", "y"]
+        assert splits.valid is not None and splits.test is not None
         assert [t.column("a").to_pylist() for t in (splits.train, splits.valid, splits.test)] == [
             [1, 2],
             [3],

@@ -219,9 +219,11 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: ingest.estimate_bytes(  # noqa: E731
-        data_files.find_files(data_files.Source(name, tmp_path, "data.train")), columns
-    )
+
+    def weigh(name: str) -> int:
+        files = data_files.find_files(data_files.Source(name, tmp_path, "data.train"))
+        return ingest.estimate_bytes(files, columns)
+
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
 
@@ -276,7 +278,9 @@ def test_preflight_refuses_what_the_sweep_refuses(
         case.write(folder)
         with pytest.raises(InputError) as e:
             space = load("space.yaml")
-            DataVariants(space.data, space.variants, 0, tuple(space.sections.get("data", ())))
+            tuned = space.sections.get("data", {})
+            assert isinstance(tuned, dict)
+            DataVariants(space.data, space.variants, 0, tuple(tuned))
         # the reader names the key, the look its option
         mine = {
             re.sub(r"^(data\.\w+)\.(grid|choice)\.\d+: ", r"\1: ", line.partition(": ")[2])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sweeps.core.errors import UnreadableFile
 from sweeps.core.files import trust
 from sweeps.data.prepared_store import INFO_FILE, DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_chain
@@ -146,7 +147,7 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(
     assert ray.data.extensions
     pq.write_table(objects, store.folder / "check.parquet")
     with pytest.raises(
-        trust.UnreadableFile, match=r"column `x` is of type ray\.data\.arrow_pickled_object"
+        UnreadableFile, match=r"column `x` is of type ray\.data\.arrow_pickled_object"
     ):
         store.load_info()
     assert not (tmp_path / RAN).exists()
@@ -156,7 +157,7 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(
 def test_the_name_of_the_test_split_leads_nowhere_else(store: Any, name: str) -> None:
     info = json.loads((store.folder / INFO_FILE).read_text())
     (store.folder / INFO_FILE).write_text(json.dumps({**info, "test": name}))
-    with pytest.raises(trust.UnreadableFile):
+    with pytest.raises(UnreadableFile):
         store.load_test()
 
 
@@ -175,7 +176,7 @@ def test_the_name_of_the_test_split_leads_nowhere_else(store: Any, name: str) ->
 )
 def test_damaged_facts_are_refused_with_the_file(store: Any, text: str) -> None:
     (store.folder / INFO_FILE).write_text(text)
-    with pytest.raises(trust.UnreadableFile) as refused:
+    with pytest.raises(UnreadableFile) as refused:
         store.load_info()
     assert (
         refused.value.problems[0].place == str(store.folder / INFO_FILE)

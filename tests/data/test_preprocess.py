@@ -6,7 +6,8 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +21,13 @@ from scipy.special import boxcox
 from sklearn import preprocessing as sk
 
 from sweeps.core.errors import InputError
+from sweeps.data.columns.columns import InputColumn
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.builtin_steps import fit_builtin
 from sweeps.data.preprocessing.fit import fit_chain, fit_transform
-from sweeps.data.preprocessing.portable_steps import PortableStep
-from sweeps.data.streaming.streamed_fit import _result
+from sweeps.data.preprocessing.fitted_steps import FittedStep
+from sweeps.data.preprocessing.portable_steps import Encode, PortableStep
+from sweeps.data.streaming.streamed_fit import RowStream, _result
 
 HERE = "tests.data.test_preprocess"
 
@@ -73,20 +76,21 @@ def shifted(df: Any) -> Any:
     return df + 1
 
 
-class Blocks:
-    """A stream of blocks of 20 rows, and an empty one."""
+@dataclass(frozen=True)
+class Blocks(RowStream):
+    """A stream of blocks of 20 rows, and an empty one. `dataset` is a table."""
 
-    def __init__(self, rows: Any, inputs: Any = (), steps: Any = ()) -> None:
-        self.rows, self.inputs, self.steps = rows, inputs, steps
+    dataset: pa.Table
+    roots: tuple[str, ...] = ()
 
-    def after(self, inputs: Any, steps: Any) -> Any:
-        return Blocks(self.rows, tuple(inputs), tuple(steps))
+    def after(self, inputs: Sequence[InputColumn], steps: Sequence[FittedStep]) -> Blocks:
+        return Blocks(self.dataset, self.roots, tuple(inputs), tuple(steps))
 
-    def results(self, function: Any) -> Iterator[Any]:
+    def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
         import pickle
 
-        for start in range(0, self.rows.num_rows + 20, 20):
-            block = self.rows.slice(start, 20)
+        for start in range(0, self.dataset.num_rows + 20, 20):
+            block = self.dataset.slice(start, 20)
             for row in _result(block, self.inputs, self.steps, function).to_pylist():
                 yield pickle.loads(row["result"])
 
@@ -230,7 +234,7 @@ def test_a_stream_teaches_what_rows_in_memory_do(name: Any) -> None:
     streamed, _ = fit_transform(chain, rows.slice(0, 7), "y", stream=Blocks(rows))
     assert streamed.columns_out == whole.columns_out
     for one, other in zip(streamed.fitted_steps[1:], whole.fitted_steps[1:], strict=True):
-        assert isinstance(one, PortableStep)
+        assert isinstance(one, PortableStep) and isinstance(other, PortableStep)
         pd.testing.assert_series_equal(
             pd.json_normalize(one.to_json()).iloc[0], pd.json_normalize(other.to_json()).iloc[0]
         )
@@ -359,4 +363,4 @@ def test_an_encoder_takes_a_column_with_very_many_values() -> None:
     """With a search through a list for each value, this would take a minute."""
     frame = pd.DataFrame({"id": [f"v{i}" for i in range(100_000)]})
     step = fit_builtin("OrdinalEncoder", frame, ["id"], {}, lambda function: [function(frame)])
-    assert step.columns["id"]["keys"] == sorted(frame["id"])
+    assert isinstance(step, Encode) and step.columns["id"]["keys"] == sorted(frame["id"])

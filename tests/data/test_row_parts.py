@@ -29,7 +29,7 @@ def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata: Any,
     order = nested_order(len(codes), codes, seed)
     assert sorted(order) == list(range(len(codes)))
     counts = np.bincount(codes, minlength=5)
-    classes = np.count_nonzero(counts)
+    classes = int(np.count_nonzero(counts))
     for m in range(1, len(codes) + 1):
         counts_so_far = np.bincount(codes[order[:m]], minlength=5)
         assert np.count_nonzero(counts_so_far) >= min(m, classes), (

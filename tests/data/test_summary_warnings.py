@@ -151,6 +151,7 @@ def test_the_table_marks_parsed_columns(tmp_path: Path) -> None:
         texts(tmp_path, rows, data=", drop: [other], parse: {price: number, other: number}") == []
     )
     (summary,) = summarize_early(load(tmp_path / "space.yaml"))
+    assert summary.summary is not None
     assert [row[0] for row in table_rows(summary.summary)] == [
         "y (label)",
         "size",
@@ -176,6 +177,7 @@ def test_plan_calls_a_loader_if_it_is_asked_to(
     (tmp_path / "called_rows.py").write_text(loader)
     space = load(tmp_path / "space.yaml", ["data.train={called_rows:load: {first: 200}}"])
     (summary,) = summarize_early(space, call_loaders=True)
+    assert summary.summary is not None
     assert summary.summary.rows == {"train": 200} and any(
         "`price`" in warning.text for warning in summary.warnings
     )
@@ -198,6 +200,7 @@ def test_a_stream_is_summarised_from_a_sample(tmp_path: Path) -> None:
         ["data.train=part-*.parquet", "data.ingest=stream", "trainer={loop: json:load}"],
     )
     (summary,) = summarize_early(asked)
+    assert summary.summary is not None
     assert summary.rows_exact and summary.summary.rows == {"train": 60_000}
     assert summary.summary.sampled < 60_000
 

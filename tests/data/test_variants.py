@@ -42,6 +42,7 @@ def test_a_part_of_the_rows_is_of_the_train_split_alone(share: float) -> None:
         ("rows",),
     )
     whole, part = variants.splits({"rows": 1.0}), variants.splits({"rows": share})
+    assert part.valid is not None and part.test is not None
     assert part.valid.equals(whole.valid) and part.test.equals(whole.test)
     assert part.train.num_rows == max(3, round(share * whole.train.num_rows))
     assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(
@@ -63,7 +64,7 @@ def test_a_rare_class_is_kept() -> None:
     import types
 
     sys.modules["rare_rows"] = module = types.ModuleType("rare_rows")
-    module.load = lambda: frame
+    vars(module)["load"] = lambda: frame
     try:
         splits = load_splits(spec("rare_rows:load", label="y", rows=0.05))
     finally:
@@ -176,7 +177,9 @@ def test_data_actor_fits_chain_once_per_variant(local_ray: Any, tmp_path: Path) 
             own.features == (("x",) if data["drop"] else ("x", "z"))
             and own.rows["train"] == 20 * data["rows"]
         )
-        frame, labels = store.load_test(data)
+        test = store.load_test(data)
+        assert test is not None
+        frame, labels = test
         assert list(frame) == list(own.features) and len(frame) == len(labels) == 10
         assert frame.x.max() > 40 if data["train"] == "b.csv" else frame.x.max() < 40
         assert store.load_chain(scaled, data).columns_in == own.features
@@ -287,10 +290,12 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
         fitted = PreparedStore(tmp_path).load_chain(chain)
+        test = PreparedStore(tmp_path).load_test()
+        assert test is not None
         rows = (
             ray.get(prepared.check),
             fitted.transform(facts.check),
-            fitted.transform(PreparedStore(tmp_path).load_test()[0]),
+            fitted.transform(test[0]),
         )
         assert all(
             type(cell) is np.ndarray and cell.shape == (4, 5)

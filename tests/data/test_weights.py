@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sweeps.core.errors import InputError
 from sweeps.data.columns import weights
 from sweeps.data.load_data import load_splits
-from sweeps.data.splits.split_tables import add_to_train, fold_of
+from sweeps.data.splits.split_tables import Splits, add_to_train, fold_of
 from sweeps.data.splits.variants import DataVariants
 from sweeps.space import DataSpec, Split
 
@@ -40,15 +41,23 @@ def spec(frame: pd.DataFrame = FRAME, **changes: Any) -> DataSpec:
     FRAMES[id(frame)] = frame
     if "weight" in changes:
         changes["weight_columns"] = (changes["weight"],)
-    given = {
-        "train": f"{__name__}:rows",
-        "args": {"number": id(frame)},
-        "label": "y",
-        "valid": HALF,
-        "test": None,
-        "task": None,
-    }
-    return DataSpec(**given | {"base": Path()} | changes)
+    given = DataSpec(
+        train=f"{__name__}:rows",
+        args={"number": id(frame)},
+        label="y",
+        valid=HALF,
+        test=None,
+        task=None,
+        base=Path(),
+    )
+    return replace(given, **changes)
+
+
+def weights_of(splits: Splits) -> np.ndarray:
+    """Return the weights of the train rows, which must have weights."""
+    row_weights = weights.row_weights(splits)
+    assert row_weights is not None
+    return row_weights
 
 
 def test_a_column_of_weights_is_no_feature() -> None:
@@ -62,16 +71,14 @@ def test_a_column_of_weights_is_no_feature() -> None:
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
     splits = load_splits(spec(class_weight="balanced"))
-    row_weights = weights.row_weights(splits)
+    row_weights = weights_of(splits)
     codes = splits.train.column("y").to_numpy()
     np.testing.assert_allclose(row_weights, compute_sample_weight("balanced", codes))
     assert np.ptp([row_weights[codes == code].sum() for code in range(3)]) < 1e-9, (
         "all classes have the same total weight"
     )
-    both = weights.row_weights(load_splits(spec(weight="w", class_weight="balanced")))
-    np.testing.assert_allclose(
-        both, row_weights * weights.row_weights(load_splits(spec(weight="w")))
-    )
+    both = weights_of(load_splits(spec(weight="w", class_weight="balanced")))
+    np.testing.assert_allclose(both, row_weights * weights_of(load_splits(spec(weight="w"))))
 
 
 def test_classes_are_counted_per_fold_and_in_rows_of_refit() -> None:
@@ -79,7 +86,7 @@ def test_classes_are_counted_per_fold_and_in_rows_of_refit() -> None:
     for number in range(3):
         fold = fold_of(whole, number, 1.0, 0)
         np.testing.assert_allclose(
-            weights.row_weights(fold),
+            weights_of(fold),
             compute_sample_weight("balanced", fold.train.column("y").to_numpy()),
         )
     splits = load_splits(spec(weight="w", class_weight="balanced", test=Split("fraction", 0.2)))
@@ -87,7 +94,7 @@ def test_classes_are_counted_per_fold_and_in_rows_of_refit() -> None:
     assert refit.train.num_rows == len(FRAME)
     expected = FRAME.set_index("a").loc[refit.train.column("a").to_pylist()]
     np.testing.assert_allclose(
-        weights.row_weights(refit), expected["w"] * compute_sample_weight("balanced", expected["y"])
+        weights_of(refit), expected["w"] * compute_sample_weight("balanced", expected["y"])
     )
 
 

@@ -41,7 +41,7 @@ long = pytest.mark.timeout(max(60, 4 * CASES))
 
 
 @pytest.fixture
-def folder(finished_sweep: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(finished_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     pid = {
@@ -64,8 +64,8 @@ def command(*args: Any) -> str:
 
 def read(folder: Path) -> None:
     """All that reads a sweep's folder and needs no Ray."""
-    for args in (["ls", "--dir", folder.parent], ["ls", "--dir", folder.parent, "--json"]):
-        assert folder.name in command(*args)
+    assert folder.name in command("ls", "--dir", folder.parent)
+    assert folder.name in command("ls", "--dir", folder.parent, "--json")
     for args in (
         ["--json"],
         ["--all"],

@@ -28,7 +28,7 @@ def test_an_objective(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     import ray.train
 
-    reports = []
+    reports: list[dict[str, float]] = []
     monkeypatch.setattr(ray.train, "report", reports.append)
     from space_loop import train
 

@@ -12,13 +12,21 @@ import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from sweeps.core.errors import InputError
 from sweeps.scaffold.from_optuna import parameters_of, params_lines
 from sweeps.scaffold.optuna_study import best_points, open_study
 from sweeps.scaffold.yaml_text import comment_lines, line
 from sweeps.space import load
+from sweeps.space.model.conditions import Key
 from sweeps.space.yaml.yaml12 import parse
 from tests import postgres
 from tests.scaffold.init_command import refused, run
@@ -48,7 +56,7 @@ def objective(trial):
 def test_a_choice_decides_which_trials_have_a_parameter() -> None:
     booster = CategoricalDistribution(["a", "b", "c"])
     own = FloatDistribution(0, 1)
-    trials = [
+    trials: list[tuple[dict[str, Key], dict[str, BaseDistribution]]] = [
         (
             {"k": k, **({"x": 0.5} if k != "a" else {})},
             {"k": booster, **({"x": own} if k != "a" else {})},
@@ -67,8 +75,10 @@ def test_a_choice_decides_which_trials_have_a_parameter() -> None:
 
 
 def test_options_that_yaml_cannot_hold() -> None:
+    options: Any = [(1, 2)]
+    trials: Any = [({"a": (1, 2)}, {"a": CategoricalDistribution(options)})]
     with pytest.raises(InputError, match="the option \\(1, 2\\) is no text, number or boolean"):
-        params_lines(parameters_of([({"a": (1, 2)}, {"a": CategoricalDistribution([(1, 2)])})])[0])
+        params_lines(parameters_of(trials)[0])
 
 
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
@@ -77,9 +87,7 @@ def test_a_study(here: Any, kind: str) -> None:
     from own_objective import objective
 
     if kind == "journal":
-        storage = optuna.storages.JournalStorage(
-            optuna.storages.journal.JournalFileBackend("study")
-        )
+        storage: JournalStorage | str = JournalStorage(JournalFileBackend("study"))
     else:
         storage = "sqlite:///study"
     study = optuna.create_study(
@@ -107,7 +115,7 @@ def test_a_study(here: Any, kind: str) -> None:
         "params.gamma": ["params.booster"],
     }
     assert space.objective.goal == "maximize"
-    best = sorted(study.trials, key=lambda trial: -trial.value)[:3]
+    best = sorted(study.trials, key=lambda trial: trial.values, reverse=True)[:3]
     assert [point.keys["params.lr"] for point in space.search.initial_points] == [
         trial.params["lr"] for trial in best
     ]
@@ -147,9 +155,7 @@ def write_study(
     here: Any, params: Any, distributions: Any, name: str = "s", metrics: Any = ("loss",)
 ) -> None:
     """Write a study with one trial into the journal `study`."""
-    storage = optuna.storages.JournalStorage(
-        optuna.storages.journal.JournalFileBackend(str(here / "study"))
-    )
+    storage = JournalStorage(JournalFileBackend(str(here / "study")))
     study = optuna.create_study(
         storage=storage, study_name=name, directions=["minimize"] * len(metrics)
     )

@@ -52,7 +52,8 @@ def test_a_wandb_sweep(here: Any) -> None:
         "optimizer": ("choice", None, None),
         "net.width": ("qrandint", 8, 64),
     }
-    assert space.sections["params"]["epochs"] == 27
+    constants = space.sections["params"]
+    assert isinstance(constants, dict) and constants["epochs"] == 27
     assert (space.search.algorithm, space.limits.max_trials, space.scheduler.name) == (
         "gp",
         40,

@@ -52,7 +52,7 @@ def without(*names: str) -> dict[str, Any]:
     return {"records": [{k: v for k, v in GOOD.items() if k not in names}]}
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("nothing", b"", 400),
     Case("not JSON", b"rooms=2&city=Lyon", 400),
     Case("incomplete JSON", b'{"records": [{"rooms": 2', 400),

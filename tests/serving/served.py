@@ -13,6 +13,7 @@ import pyarrow as pa
 from sweeps.bundle import schema
 from sweeps.bundle.bundle_model import Bundle
 from sweeps.bundle.manifest import Manifest
+from sweeps.core.files.file_format import FORMAT
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 
@@ -44,13 +45,15 @@ class Model:
 
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         numbers = frame.drop(columns="built", errors="ignore").to_numpy("float64", na_value=0.0)
-        return 1 / (1 + np.exp(-np.nan_to_num(numbers).sum(axis=1)))
+        sums = np.nan_to_num(numbers).sum(axis=1)
+        return np.asarray(1 / (1 + np.exp(-sums)))
 
 
 def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
     """Return a bundle in memory, with all columns or some of them."""
     rows = raw() if names is None else raw()[list(names)]
     manifest = Manifest(
+        format=FORMAT,
         created="2026-01-01T00:00:00+00:00",
         load="tests.serving.served:Model",
         label="sold",

@@ -47,9 +47,10 @@ def exported(folder: Path, tag: str) -> Iterator[Any]:
         yield bundle_parts.write_parts(folder / "bundle", **kept), kept
 
 
-def started(bundle: Path, *options: str) -> Any:
+def started(bundle: Path, *options: object) -> Any:
     """Start the server, and return its process and the address that it prints."""
     process = command("serve", bundle, "--port", "0", "--no-example", *options)
+    assert process.stderr is not None
     line = process.stderr.readline()
     assert line.startswith(f"serving {bundle} at http://"), line + process.stderr.read()
     return process, line.split(" at ")[1].split(" ")[0]

@@ -7,6 +7,7 @@ import json
 import threading
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -29,8 +30,10 @@ def send(app: Any, path: Any, body: Any = None, method: str = "POST") -> Any:
     )
 
 
-def records(frame: pd.DataFrame) -> list[dict]:
-    return json.loads(frame.to_json(orient="records", date_format="iso", double_precision=15))
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    text = frame.to_json(orient="records", date_format="iso", double_precision=15)
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
 
 
 def test_records_and_a_list_are_answered_as_the_bundle_answers() -> None:
@@ -175,7 +178,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error() -> None:
 )
 def test_error_about_rows_is_422_and_error_of_model_is_500(error: Any) -> None:
     class Picky(served.Model):
-        def predict(self, frame: Any) -> None:
+        def predict(self, frame: pd.DataFrame) -> np.ndarray:
             if frame["built"].isna().any():
                 raise MemoryError
             raise error
@@ -278,7 +281,7 @@ def test_nested_lists_are_taken_for_an_array() -> None:
         ),
     )
     (cell,) = request_checks.read(json.dumps([{"image": good}]).encode(), [column]).values["image"]
-    assert cell.dtype == "uint8" and cell.tolist() == good
+    assert isinstance(cell, np.ndarray) and cell.dtype == "uint8" and cell.tolist() == good
     for value in bad:
         with pytest.raises(request_checks.Refused) as e:
             request_checks.read(json.dumps([{"image": good}, {"image": value}]).encode(), [column])

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from sweeps.bundle.bundle_model import Bundle
 from sweeps.serving.example import EXAMPLE_FILE, LONGEST_BODY, curl_command, example_of
@@ -48,9 +49,8 @@ def get(app: Any, path: Any) -> Any:
 def test_the_example_is_a_row_that_the_server_predicts(bundle: Any) -> None:
     body = example_of(bundle)
     assert body is not None and set(body["records"][0]) == set(served.raw().columns)
-    assert None not in body["records"][0].values() and body["records"][0]["built"].startswith(
-        "1990-01-02T00:00:00"
-    )
+    (row,) = body["records"]
+    assert None not in row.values() and str(row["built"]).startswith("1990-01-02T00:00:00")
     app = make_app(bundle)
     status, answer = asyncio.run(ask(app, "/predict", json.dumps(body).encode()))
     assert status == 200 and len(answer["predictions"]) == 1
@@ -118,7 +118,8 @@ def test_a_shell_passes_the_body_of_the_command_on_unchanged(row: Any) -> None:
 
 
 def test_a_long_body_is_fetched_and_a_token_is_not_printed() -> None:
-    body = {"records": [{"image": [0.5] * LONGEST_BODY}]}
+    image: list[JsonValue] = [0.5] * LONGEST_BODY
+    body: dict[str, list[dict[str, JsonValue]]] = {"records": [{"image": image}]}
     command = curl_command("http://h:1", body, needs_token=True)
     token = '-H "Authorization: Bearer $SWEEPS_SERVE_TOKEN"'
     assert (

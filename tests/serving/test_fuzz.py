@@ -31,9 +31,12 @@ def requests(server: Any) -> Any:
     """
     import schemathesis
     from schemathesis import GenerationMode
+    from schemathesis.core.result import Ok
 
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
-    operations = {result.ok().path: result.ok() for result in schema.get_all_operations()}
+    results = list(schema.get_all_operations())
+    assert all(isinstance(result, Ok) for result in results)
+    operations = {result.ok().path: result.ok() for result in results if isinstance(result, Ok)}
     assert set(operations) == {"/predict", "/health", "/schema", "/example", "/metrics"}
     predict = operations["/predict"]
     bodies = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_handlers_of_other_loggers_stay_open(
     handler = logging.FileHandler(tmp_path / "log")
     make_server(make_app(served.bundle()), RequestLimits())
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
-    monkeypatch.setattr(dashboard_server.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     dashboard_server.serve(tmp_path, PageOptions(port=0, mlflow=False), lambda text: None)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()

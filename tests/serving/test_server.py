@@ -53,7 +53,7 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(
         post(url, b"[" + b" " * 6000 + b"]")
     assert e.value.code == 413
 
-    slow: list = []
+    slow: list[Any] = []
     asking = threading.Thread(target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]))))
     asking.start()
     wait_until(entered.exists, 20, "the model to work")
@@ -92,10 +92,9 @@ def test_a_model_that_never_answers_does_not_keep_the_server(
 
 def test_printed_curl_command_gets_prediction_without_ray(bundle: Any) -> None:
     process = command("serve", bundle[0], "--port", "0")
-    assert (
-        process.stderr.readline().startswith("serving ")
-        and process.stderr.readline() == "try it:\n"
-    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("serving ")
+    assert process.stderr.readline() == "try it:\n"
     words = shlex.split(process.stderr.readline())
     assert (
         words[0] == "curl" and len(post(words[2].removesuffix("/predict"), words[-1].encode())) == 1
@@ -129,8 +128,10 @@ def test_r11_token_from_environment_or_file_is_required(
     open_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
     monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "x")
     closed_to_all = command("serve", path, "--host", "0.0.0.0", "--port", "0")
+    assert open_to_all.stderr is not None
     assert open_to_all.stderr.readline().startswith("--host: ")
     for process in (open_to_all, closed_to_all):
+        assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith("serving ")
         port = re.search(r" at http://\S+?:(\d+)", line)

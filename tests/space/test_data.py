@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.space import Split, known_fits, load
+from sweeps.space import Dimension, Split, known_fits, load
+from sweeps.space.model.conditions import Key
 from sweeps.space.model.space_model import user_references
 
 HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 12}\n"
@@ -18,6 +20,11 @@ HEAD = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_t
 def data(text: str, space: str = "{params: {}}") -> str:
     text = text if "label:" in text else text.removesuffix("}") + ", label: y}"
     return f"{HEAD}data: {text}\nspace: {space}\n"
+
+
+def key_of(keys: dict[str, Key], dim: Dimension) -> Key:
+    """Return the key of a dimension. Dimensions without a key get the key 1."""
+    return keys.get(dim.name, 1)
 
 
 def test_sources_columns_and_rows_are_dimensions(write: Any) -> None:
@@ -39,9 +46,8 @@ def test_sources_columns_and_rows_are_dimensions(write: Any) -> None:
         1.0,
         "y",
     )
-    filled = space.fill(
-        lambda dim: {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}[dim.name]
-    )
+    keys: dict[str, Key] = {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}
+    filled = space.fill(lambda dim: keys[dim.name])
     assert filled["data"] == {"train": "b.csv", "drop": ("a", "b"), "rows": 0.5}
     variant = space.variant(filled["data"])
     assert (variant.train, variant.drop, variant.rows, variant.valid) == (
@@ -58,7 +64,8 @@ def test_sources_columns_and_rows_are_dimensions(write: Any) -> None:
 def test_without_a_dimension_there_is_one_variant(write: Any) -> None:
     space = load(write(data("{train: d.csv, valid: 0.2, drop: [a], rows: 0.25}")))
     assert space.variants == (space.data,) and (space.data.drop, space.data.rows) == (("a",), 0.25)
-    assert space.fill(pytest.fail)["data"] == {} and "data" not in space.sections
+    assert space.fill(lambda dim: pytest.fail(dim.name))["data"] == {}
+    assert "data" not in space.sections
     assert space.variant({}) == space.data
 
 
@@ -96,9 +103,8 @@ def test_conditions_on_data_and_of_data(write: Any) -> None:
     filled = space.fill(lambda dim: {"data.train": "a.csv"}.get(dim.name, 3))
     assert (filled["data"], filled["params"]) == ({"train": "a.csv", "drop": ("c",)}, {"depth": 3})
     assert space.variant(filled["data"]).rows == 1.0, "without rows all of them are there"
-    filled = space.fill(
-        lambda dim: {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}[dim.name]
-    )
+    keys: dict[str, Key] = {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}
+    filled = space.fill(lambda dim: keys[dim.name])
     assert (filled["data"], filled["params"]) == (
         {"train": "b.csv", "rows": 0.1, "drop": ("c", "e")},
         {},
@@ -175,7 +181,8 @@ def test_data_comes_before_everything_that_rests_on_it(write: Any) -> None:
     rng = random.Random(0)
     for _ in range(20):
         rows = rng.uniform(0.1, 1)
-        filled = space.fill(lambda dim, rows=rows: rows if dim.name == "data.rows" else 1)
+        keys: dict[str, Key] = {"data.rows": rows}
+        filled = space.fill(partial(key_of, keys))
         assert ("a" in filled["params"]) == (rows < 0.5)
 
 

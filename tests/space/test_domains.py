@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ def bounds(numbers: st.SearchStrategy) -> st.SearchStrategy:
     return st.tuples(numbers, numbers).map(sorted).filter(lambda b: b[0] < b[1]).map(list)
 
 
-def fine(kind: str, args: list) -> Dimension:
+def fine(kind: str, args: list[Any]) -> Dimension:
     assert list(argument_problems(kind, args)) == []
     return build("x", kind, args)
 
@@ -37,14 +38,15 @@ def test_the_names_are_ray_tunes() -> None:
 
 
 @given(bounds(floats), st.floats(0, 1))
-def test_uniform_is_the_key_itself(b: list, part: float) -> None:
+def test_uniform_is_the_key_itself(b: list[float], part: float) -> None:
     key = min(b[0] + part * (b[1] - b[0]), b[1])
     assert fine("uniform", b).value(key) == key
 
 
 @given(bounds(integers), st.data())
-def test_randint_excludes_its_upper_bound(b: list, data: st.DataObject) -> None:
+def test_randint_excludes_its_upper_bound(b: list[int], data: st.DataObject) -> None:
     dim = fine("randint", b)
+    assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
     key = data.draw(st.integers(dim.lower, dim.highest))
     assert dim.value(key) == key and isinstance(dim.value(key), int)
     assert b[0] <= dim.value(key) < b[1]
@@ -105,7 +107,7 @@ def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
         ("qrandn", [0, 1, 0], None, "qrandn needs sd > 0 and q > 0"),
     ],
 )
-def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
+def test_faults(kind: str, args: list[Any], index: int | None, text: str) -> None:
     faults = list(argument_problems(kind, args))
     assert len(faults) == 1 and faults[0][0] == index and text in faults[0][1]
 

@@ -19,9 +19,11 @@ from sweeps.space import (
     SchedulerSpec,
     Search,
     Split,
+    Step,
     TrainerSpec,
     load,
 )
+from sweeps.space.model.templates import Chain
 from sweeps.space.parse.value_types import seconds
 from tests.space.conftest import HEAD
 
@@ -113,7 +115,8 @@ def test_defaults(write: Any) -> None:
     assert space.scheduler == SchedulerSpec("none", {"max_t": None})
     assert space.limits == Limits(1, None, None, 2)
     assert space.dimensions == () and space.cells == ({},)
-    assert space.fill(pytest.fail) == {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
+    filled = space.fill(lambda dim: pytest.fail(dim.name))
+    assert filled == {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
 
 
 def test_empty_sections_count_as_absent(write: Any) -> None:
@@ -244,7 +247,10 @@ def test_every_key_knows_its_place(write: Any) -> None:
     assert space == load(
         Path("space.yaml").absolute(), ("limits.max_trials=3", "space.params.eta=0.2")
     ), "places do not count"
-    step = space.sections["preprocessor"].items[0]
+    chain = space.sections["preprocessor"]
+    assert isinstance(chain, Chain)
+    step = chain.items[0]
+    assert isinstance(step, Step)
     assert step.path == "preprocessor.0.StandardScaler" and "path" not in repr(step)
 
 

@@ -37,7 +37,8 @@ def test_overrides_are_applied_before_anything_is_checked(write: Any) -> None:
 
 def test_an_override_changes_one_place_of_an_alias(write: Any) -> None:
     path = write(HEAD + "space:\n  params: {a: &x {lr: 1}, b: *x}\n")
-    assert load(path, ("space.params.b.lr=2",)).fill(pytest.fail)["params"] == {
+    space = load(path, ("space.params.b.lr=2",))
+    assert space.fill(lambda dim: pytest.fail(dim.name))["params"] == {
         "a": {"lr": 1},
         "b": {"lr": 2},
     }

@@ -147,12 +147,13 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(
     ):
         write_module({"train": lambda: lock}, "trainer.loop", tmp_path)
     monkeypatch.setattr(passed_functions, "MOST_BYTES", 2**20)
+    scope: dict[str, Any] = {}
+    exec("TABLE = bytes(2**21)\ndef train(): return TABLE", scope)
     with pytest.raises(
         InputError,
         match=r"^trainer.loop: .* have 2 MB, but at most 1 MB are allowed; the largest is `TABLE` "
         r"with 2 MB; pass ",
     ):
-        exec("TABLE = bytes(2**21)\ndef train(): return TABLE", scope := {})
         write_module({"train": scope["train"]}, "trainer.loop", tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -160,7 +161,7 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(
 def test_names_are_unique() -> None:
     assert (
         free_name(user_loops.plain, {}) == "plain"
-        and free_name(user_loops.plain, {"plain": 1}) == "plain_2"
+        and free_name(user_loops.plain, {"plain": user_loops.plain}) == "plain_2"
     )
     assert free_name(lambda: 1, {}) == "function" and free_name(functools.partial(pow), {}) == "pow"
 

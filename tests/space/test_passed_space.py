@@ -5,7 +5,6 @@ paths.
 from __future__ import annotations
 
 import enum
-import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -221,6 +220,11 @@ def test_missing_sections_are_named() -> None:
     ]
 
 
+DEEP: Any = 1
+for _ in range(60):
+    DEEP = [DEEP]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -234,7 +238,7 @@ def test_missing_sections_are_named() -> None:
         ),
         (pd.DataFrame(), "is an object of pandas.DataFrame, but must be"),
         (
-            functools.reduce(lambda inner, _: [inner], range(60), 1),
+            DEEP,
             "the values are nested too deep; at most 50 levels are allowed",
         ),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +10,7 @@ from sweeps.bundle.sweep_models import SweepModels
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
+from sweeps.study.study_store import StudyStore
 from tests.bad_input import top
 
 
@@ -29,7 +29,7 @@ def test_keys_are_read(tmp_path: Path) -> None:
 def test_a_bundle_knows_the_keys(tmp_path: Path) -> None:
     read(tmp_path, '{separator: ";"}')
     space = load(tmp_path / "space.yaml", [])
-    facts = SweepModels(SimpleNamespace(folder=tmp_path), space, ()).facts("")
+    facts = SweepModels(StudyStore(tmp_path, space), space, ()).facts("")
     assert ReadKeys(**facts["read"]) == ReadKeys(separator=";")
 
 

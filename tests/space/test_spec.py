@@ -108,7 +108,8 @@ def test_shapes(space: Any) -> None:
 
 def test_chains_in_every_form(space: Any) -> None:
     def filled(yaml: str, choose: Any = last) -> tuple[Step, ...]:
-        return space(f"preprocessor: {yaml}").fill(choose)["preprocessor"]
+        steps: tuple[Step, ...] = space(f"preprocessor: {yaml}").fill(choose)["preprocessor"]
+        return steps
 
     scaler, imputer = Step("StandardScaler"), Step("SimpleImputer")
     assert filled("none") == filled("null") == filled("[]") == filled("[none]") == ()

@@ -291,9 +291,10 @@ def templates(draw: st.DrawFn) -> dict[str, Any]:
 
 def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
     """Every filling by brute force, each with what was asked for and answered."""
-    ways, todo = [], [[]]
+    ways: list[tuple[Any, dict[str, Any]]] = []
+    todo: list[list[int]] = [[]]
     while todo:
-        way: list[int] = todo.pop()
+        way = todo.pop()
         asked: dict[str, Any] = {}
 
         def choose(dim: Dimension, way: list[int] = way, asked: dict[str, Any] = asked) -> Any:

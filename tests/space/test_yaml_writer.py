@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sweeps.space.yaml.yaml12 import parse
 from sweeps.space.yaml.yaml_writer import WIDTH, block, flow
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+TEXTS = st.text(CHARACTERS, max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
 VALUES = st.recursive(
     SCALARS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def states(sweep: Sweep, rebuilt: RebuiltJournal, folder: Path) -> dict[str, str
     """Check what holds of any rebuilt journal, and return the states of its trials."""
     assert rebuild(rebuilt.data, sweep.space).data == rebuilt.data
     study = read(rebuilt.data, folder)
+    assert study is not None
     known = {fields["id"]: (state, fields) for _, state, _, fields, *_ in sweep.outcome[:-2]}
     state_of_trial = {t.id: t.result.state.name for t in study.trials}
     for t in study.trials:
@@ -99,7 +101,7 @@ def with_event(line: bytes, **more: Any) -> bytes:
     return changed(line, user_attr={name: {**batch, "events": [*others, last | more]}})
 
 
-DAMAGE = {
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "no JSON": ('"events.1"', lambda line: b'{"op_code": 8, "tri\n', "not JSON"),
     "a list": ('"events.1"', lambda line: b"[1, 2]\n", "not an object"),
     "NUL bytes": ('"events.1"', lambda line: b"\0" * 40 + b"\n", "not JSON"),
@@ -187,7 +189,8 @@ def test_what_a_crash_leaves_is_no_damage(sweep: Any, tmp_path: Path) -> None:
     data, last = b"".join(sweep.lines), sweep.lines[-1]
     for torn in (b"", last[:7], b"\0" * 50, last[:9] + b"\0\0\0\n", last[:9] + b"\0\n" + last[:5]):
         assert torn_tail_start(data + torn) == len(data)
-        assert len(read(data + torn, tmp_path).trials) == len(sweep.outcome) - 2
+        study = read(data + torn, tmp_path)
+        assert study is not None and len(study.trials) == len(sweep.outcome) - 2
         assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"
         SearchLoop.open(tmp_path, sweep.space)
         assert (tmp_path / JOURNAL).read_bytes().startswith(data)
@@ -238,7 +241,7 @@ def test_any_damage_leaves_a_study_that_opens_and_goes_on(
 @settings(fuzzed, max_examples=8)
 @given(lost=st.sets(st.integers(0, 5), min_size=1, max_size=3))
 def test_lost_trials_are_sampled_again_under_their_numbers(
-    sweep: str, tmp_path: Path, lost: Any
+    sweep: Sweep, tmp_path: Path, lost: set[int]
 ) -> None:
     """Random search draws by the number of a trial, so the sweep has the same end as before."""
     numbers = [json.loads(line).get("trial_id", -1) for line in sweep.lines]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -135,6 +135,7 @@ def test_schedulers_compare_the_best_feasible_value_so_far() -> None:
         (Objectives((LOSS,), (HOURS,)), [0.4, 0.6, 0.5, 0.5]),
     ):
         name = objectives.metric
+        assert name is not None
         curve = [{name: v, "hours": h} for v, h in zip((0.4, 0.6, 0.5, 0.9), hours, strict=True)]
         state = known_trial(0, objectives, Result(State.RUNNING), curve)
         assert list(state.compared) == list(enumerate(expected, 1))
@@ -149,7 +150,7 @@ def test_schedulers_compare_the_best_feasible_value_so_far() -> None:
     st.booleans(),
 )
 def test_trainers_checkpoints_and_results_choose_the_same_step(reports: Any, minimize: Any) -> None:
-    goal = "minimize" if minimize else "maximize"
+    goal: Literal["minimize", "maximize"] = "minimize" if minimize else "maximize"
     judge = Objectives((Objective("auc", goal),), (HOURS,))
     curve = tuple((step, value) for step, (value, _) in enumerate(reports, 1))
     others = {"hours": [(step, hours) for step, (_, hours) in enumerate(reports, 1)]}

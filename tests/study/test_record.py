@@ -25,18 +25,24 @@ def folder(tmp_path: Path) -> Any:
 def test_a_reader_sees_what_a_new_reading_sees(folder: Any) -> None:
     reader = record.RecordReader(folder)
     first = reader.read()
+    assert first is not None
     assert first == record.read(folder)
     loop = SearchLoop.open(folder, recorded_space(folder))
-    for number in (loop.ask().number, *loop.interrupted):
+    trial = loop.ask()
+    assert trial is not None
+    for number in (trial.number, *loop.interrupted):
         reports = (Report(10, {"mlogloss": 0.5}, 1.0),)
         loop.store.append(TrialReported(1.0, number, reports, seconds=1.0))
         loop.store.end(number, State.COMPLETE)
     second = reader.read()
+    assert second is not None
     assert second == record.read(folder) != first and len(second.trials) == 9
     assert all(a is b for a, b in zip(first.trials[:6], second.trials, strict=False))
     shutil.copy(folder / "study.journal", folder / "new")
     (folder / "new").replace(folder / "study.journal")  # as `sweeps repair` does
-    assert reader.read() == second and reader.read().trials[0] is not second.trials[0]
+    third = reader.read()
+    assert third is not None and third == second
+    assert third.trials[0] is not second.trials[0]
 
 
 def test_a_reader_reads_each_line_once(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,13 +189,11 @@ def test_a_damaged_event_is_named(damage: dict[str, Any]) -> None:
 
 def test_record_keeps_infinite_values_and_texts_that_are_not_unicode() -> None:
     trial = replace(START.trial, params={"eta": math.inf, "file": "a\udcff"})
-    history = [
-        TrialReported(2.0, 3, (Report(1, {"loss": math.inf, "of \udcff": 0.5}, 2.0),)),
-        TrialEnded(3.0, 3, Result(State.FAIL, error="no \udcff")),
-    ]
-    state = state_of(stored([[replace(START, trial=trial)], history]), PLAIN)
-    assert state.params == trial.params
-    assert state.reports[0].metrics == history[0].reports[0].metrics
+    reported = TrialReported(2.0, 3, (Report(1, {"loss": math.inf, "of \udcff": 0.5}, 2.0),))
+    ended = TrialEnded(3.0, 3, Result(State.FAIL, error="no \udcff"))
+    state = state_of(stored([[replace(START, trial=trial)], [reported, ended]]), PLAIN)
+    assert state is not None and state.params == trial.params
+    assert state.reports[0].metrics == reported.reports[0].metrics
     assert state.error == "no \udcff"
 
 

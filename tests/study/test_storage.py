@@ -107,7 +107,7 @@ def test_sweep_in_postgresql_works_and_hides_password(
     fresh_url: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
-    said = []
+    said: list[str] = []
 
     def run(*args: object, code: int = 0) -> str:
         out, err = (process := command(*args)).communicate(timeout=100)

@@ -15,7 +15,7 @@ from sweeps.core.errors import SweepLocked
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.text.secrets import remember
-from sweeps.core.trial import Checkpoint, Report, State
+from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.event_records import state_of
@@ -37,10 +37,16 @@ def reports(*values: float, start: int = 1) -> tuple[Report, ...]:
     )
 
 
+def ask(loop: SearchLoop) -> Trial:
+    """Start a trial of a sweep that has trials to start."""
+    trial = loop.ask()
+    assert trial is not None
+    return trial
+
+
 def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
-        trial = loop.ask()
-        assert trial is not None
+        trial = ask(loop)
         loop.store.append(
             TrialReported(1.0, trial.number, reports(0.5, 0.4, trial.params["eta"]), seconds=0.1)
         )
@@ -50,7 +56,7 @@ def fill(loop: SearchLoop, n: int) -> None:
 def test_the_end_of_a_trial_is_recorded_without_secrets(make_space: Any, tmp_path: Path) -> None:
     remember("my-own-secret")
     loop = SearchLoop.open(tmp_path, make_space(BODY))
-    failed, ended = loop.ask(), loop.ask()
+    failed, ended = ask(loop), ask(loop)
     loop.store.end(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
     loop.store.append(TrialReported(1.0, ended.number, reports(0.5), seconds=0.1))
     result = loop.store.end(
@@ -68,7 +74,8 @@ def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(
     objectives = Objectives.from_json(study.user_attrs["judged"])
     (trial,) = study.get_trials(deepcopy=False)
     trial.user_attrs["events.0"]["events"][0]["trial"]["id"] = "../<a href=//e>"
-    assert state_of(trial, objectives).id == "0000"
+    state = state_of(trial, objectives)
+    assert state is not None and state.id == "0000"
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.PRUNED])
@@ -76,13 +83,15 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(
     make_space: Any, tmp_path: Path, state: Any
 ) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY))
-    trial = loop.ask()
+    trial = ask(loop)
     loop.store.append(
         TrialReported(1.0, trial.number, (Report(1, {"loss": 0.5}, 1.0),), seconds=1.0)
     )
     final = {"valid-auc": 0.75, "train-auc": math.nan}
     result = loop.store.end(trial.number, state, final=final).result
-    kept = record.read(tmp_path).trials[0]
+    study = record.read(tmp_path)
+    assert study is not None
+    kept = study.trials[0]
     expected = final if state is State.COMPLETE else {}
     assert list(result.final) == list(kept.result.final) == list(expected)
     assert kept.result.final.get("valid-auc") == expected.get("valid-auc")
@@ -93,7 +102,7 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(
 
 def test_telling_twice_changes_nothing(make_space: Any, tmp_path: Path) -> None:
     loop = SearchLoop.open(tmp_path, make_space(BODY))
-    trial = loop.ask()
+    trial = ask(loop)
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
         loop.store.append(
@@ -117,7 +126,7 @@ def test_states_are_recorded_as_they_are(make_space: Any, tmp_path: Path) -> Non
         (State.COMPLETE, (float("nan"),)),
     ]
     for state, values in ends:
-        trial = loop.ask()
+        trial = ask(loop)
         loop.store.append(TrialReported(1.0, trial.number, reports(*values), seconds=0.1))
         loop.store.end(trial.number, state, "broken" if state is State.FAIL else None)
     assert [t.state.name for t in loop.store.study.trials] == [
@@ -129,14 +138,14 @@ def test_states_are_recorded_as_they_are(make_space: Any, tmp_path: Path) -> Non
     ]
     results = loop.store.results()
     assert results[2].error == "broken"
-    assert "without reporting" in results[3].error and "NaN" in results[4].error
+    assert "without reporting" in str(results[3].error) and "NaN" in str(results[4].error)
     assert loop.store.winner() == 0
 
 
 def test_an_interrupted_trial_stays_resumable(make_space: Any, tmp_path: Path) -> None:
     space = make_space(BODY)
     loop = SearchLoop.open(tmp_path, space)
-    trial = loop.ask()
+    trial = ask(loop)
     loop.store.append(TrialReported(1.0, trial.number, reports(0.9, 0.8), seconds=0.1))
     loop.store.end(trial.number, State.RUNNING)
     result = SearchLoop.open(tmp_path, space).store.results()[0]
@@ -156,7 +165,7 @@ def test_a_journal_cut_at_any_byte_loads_and_is_written_to_and_loads_again(
         folder.mkdir()
         (folder / JOURNAL).write_bytes(data[:cut])
         loop = SearchLoop.open(folder, space)
-        trial = loop.ask()
+        trial = ask(loop)
         assert trial.number == len(loop.store.study.trials) - 1
         assert SearchLoop.open(folder, space).store.trial(trial.number) == trial
 

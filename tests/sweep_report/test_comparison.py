@@ -13,7 +13,7 @@ from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
-from sweeps.sweep_report.comparison import compare
+from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance
 from sweeps.terminal.comparison_text import best_sweeps
 from tests.sweep_report.test_regret import MINIMIZE, trial
@@ -44,7 +44,7 @@ def sweep(
     *values: float | None,
     data: str = "d",
     objectives: Objectives = MINIMIZE,
-    **changes: object,
+    **changes: Any,
 ) -> ComparedSweep:
     """Return a sweep whose trials are complete and have these values."""
     trials = [
@@ -64,7 +64,7 @@ def sweep(
     return replace(compared, **changes)
 
 
-def rows(compared: Any) -> dict:
+def rows(compared: Comparison) -> dict[str, tuple[object, ...]]:
     return dict(compared.results)
 
 
@@ -181,7 +181,9 @@ def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path: Path) -> No
 def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path: Path) -> None:
     the_space = space(tmp_path)
     two = Record(Objectives((Objective("loss", "minimize"), Objective("auc", "maximize"))), (), "d")
-    repeated = replace(sweep("b", the_space, 0.5).record, repeats=Repeats(3))
+    record = sweep("b", the_space, 0.5).record
+    assert record is not None
+    repeated = replace(record, repeats=Repeats(3))
     empty = sweep(
         "d", None, record=None, problems=("the space file cannot be read: why",), state="running"
     )

@@ -21,6 +21,7 @@ from sweeps.study.objectives import Objectives
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import MOST_CHARACTERS, Figure, literal
 from sweeps.sweep_report.importance import basis_of
+from sweeps.sweep_report.parallel_plot import parallel
 from sweeps.sweep_report.plot_data import PlotData, best_first, best_so_far, finite, thin
 from tests.sweep_report.report_data import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
@@ -130,7 +131,7 @@ def test_figures_of_few_trials_label_whole_numbers_only(space: Any) -> None:
     )
     (ticks,) = (
         axis["ticktext"]
-        for axis in plots.parallel(data).plot["data"][0]["dimensions"]
+        for axis in parallel(data).plot["data"][0]["dimensions"]
         if axis["label"] == "depth"
     )
     assert all("." not in text for text in ticks)
@@ -161,7 +162,7 @@ def test_every_kind_of_dimension_is_drawn(space: Any, count: int) -> None:
 
 def test_axes_follow_the_domains(space: Any) -> None:
     data = data_of(space, trials(space, 40))
-    (axes,) = (trace["dimensions"] for trace in plots.parallel(data).plot["data"])
+    (axes,) = (trace["dimensions"] for trace in parallel(data).plot["data"])
     by_name = {axis["label"]: axis for axis in axes}
     eta = by_name["eta"]  # logarithmic
     assert max(eta["values"]) <= math.log10(0.5) and "0.01" in eta["ticktext"]
@@ -280,7 +281,7 @@ def test_options_that_are_equal_after_the_cut_stay_different(tmp_path: Path) -> 
     assert len(order) == len(set(order)) == 4 and order[1] == f"2: {'x' * 14}…{'x' * 9}"
     (track,) = [
         axis
-        for axis in plots.parallel(data).plot["data"][0]["dimensions"]
+        for axis in parallel(data).plot["data"][0]["dimensions"]
         if html.unescape(axis["label"]) == f"mixed {MARKUP}"
     ]
     assert track["tickvals"] == [0, 1, 2, 3] and track["ticktext"][3] == f"4: {MARKUP}"

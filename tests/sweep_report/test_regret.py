@@ -87,8 +87,8 @@ def test_repeats_count_as_one_configuration() -> None:
         trial(0, State.COMPLETE, 0.2),
         trial(1, State.COMPLETE, 0.6, repeat_of=0),
         trial(2, State.COMPLETE, 0.5),
+        trial(3, State.COMPLETE, 0.5, repeat_of=2),
     )
-    trials += (trial(3, State.COMPLETE, 0.5, repeat_of=2),)
     progress = progress_of(Record(MINIMIZE, trials, repeats=Repeats(2)))
     assert bests(progress) == [None, 0.4, 0.4, 0.4]
 

@@ -15,7 +15,6 @@ import sys
 import termios
 import threading
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,7 +60,7 @@ def test_a_line_shows_trials_best_value_and_time() -> None:
         == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · "
         "1:01:40, about 1:01 left"
     )
-    waits = SimpleNamespace(stage="waiting for workers")
+    waits = dataclasses.replace(STANDING.rows[0], stage="waiting for workers")
     assert (
         status_line(SweepStatus(Counter(RUNNING=3), 4, seconds=5.0, rows=(waits,)))
         == "0/4 trials · 2 running · 1 waiting · 0 pruned · 0:05"

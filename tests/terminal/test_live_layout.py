@@ -30,7 +30,7 @@ def given_to(scaler: str, eta: str, depth: str) -> Pairs:
     return (("preprocessor", scaler), ("eta", eta), ("max_depth", depth))
 
 
-def row(trial: str, step: int, value: float | None, **changes: object) -> TrialRow:
+def row(trial: str, step: int, value: float | None, **changes: Any) -> TrialRow:
     shown = TrialRow(trial, "training", step, 50, value, value, ONE, seconds=4.1)
     return dataclasses.replace(shown, **changes)
 
@@ -60,14 +60,15 @@ STANDING = SweepStatus(
 )
 
 
-def console(width: int, **how: object) -> Console:
+def console(width: int, **how: Any) -> Console:
     return Console(width=width, file=io.StringIO(), highlight=False, **how)
 
 
 def shown(status: SweepStatus, width: int = 110) -> str:
     terminal = console(width)
-    terminal.print(layout(status))
-    return terminal.file.getvalue()
+    with terminal.capture() as captured:
+        terminal.print(layout(status))
+    return captured.get()
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 160])

@@ -59,7 +59,7 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space:
         "my_trackers:make",
     ]
     assert isinstance(trackers[0][1], JsonLinesTracker) and [
-        tracker.path for _, tracker in trackers[1:]
+        vars(tracker)["path"] for _, tracker in trackers[1:]
     ] == ["x", "y", "z"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import Result, State
-from sweeps.study.events import ArtifactSaved, SweepEnded, TrialEnded
+from sweeps.study.events import ArtifactSaved, Event, SweepEnded, TrialEnded
 from sweeps.tracking import MlflowTracker, TrackerHub
 
 
@@ -19,14 +19,12 @@ class Recorder:
     """Keeps the events that it gets."""
 
     def __init__(self, fail_at: Any = None, error: Any = None) -> None:
-        self.events, self.closed, self._fail_at, self._error = (
-            [],
-            0,
-            fail_at,
-            error or ValueError("no room"),
-        )
+        self.events: list[Event] = []
+        self.closed = 0
+        self._fail_at = fail_at
+        self._error = error or ValueError("no room")
 
-    def handle(self, event: Any) -> None:
+    def handle(self, event: Event) -> None:
         if type(event) is self._fail_at:
             raise self._error
         self.events.append(event)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.trial import Result, State
-from sweeps.study.events import SweepStarted, TrialEnded
+from sweeps.study.events import SweepStarted, TrialEnded, TrialStarted
 from sweeps.testing.pytest_trackers import sample_events, trial_events
 from sweeps.tracking.jsonl import JsonLinesTracker
 
@@ -88,6 +88,7 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
     secret = "http://me:hunter2@host/x?token=hunter2"
     space = replace(start.space, text=f'trackers: [{{"my:Hook": {{url: "{secret}"}}}}]')
     started = trial_events(0, State.COMPLETE)[0]
+    assert isinstance(started, TrialStarted)
     started = replace(
         started, trial=replace(started.trial, params={"source": secret, "nested": [{secret: 1}]})
     )

@@ -144,7 +144,8 @@ def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(
     monkeypatch.setattr(
         MlflowClient, "log_batch", lambda *args, **more: (slow.wait(0.4), plain(*args, **more))
     )
-    tracker, messages = tracker_in(tmp_path), []
+    tracker = tracker_in(tmp_path)
+    messages: list[str] = []
     tracker.handle(sweep_started(tmp_path))
     for number in range(8):
         tracker.handle(begin(trial(number), 1.0))

@@ -93,6 +93,7 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path: Path) -> None:
     tracker.handle(SweepEnded(4.0, sweep_result(tmp_path), trial(0), f"# {bad}\n\n{bad}"))
     assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
+    assert tracker.parent is not None
     run, parent = client.get_run(tracker.writer.runs[0]), client.get_run(tracker.parent)
     assert (
         run.data.tags["sweeps.error"] == "caf\\udce9" and run.data.metrics[legal_name(bad)] == 1.0
@@ -125,7 +126,9 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path: Path) -> Non
         tracker.handle(SweepEnded(3.0, sweep_result(tmp_path), trial(3), markdown))
         assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
+    assert tracker.parent is not None
     experiment, parent = client.get_experiment_by_name("exp"), client.get_run(tracker.parent)
+    assert experiment is not None
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     settings = parent.data.params
     assert (settings["search.seed"], settings["objective.goal"], settings["scheduler.max_t"]) == (

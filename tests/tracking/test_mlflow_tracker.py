@@ -90,7 +90,9 @@ def test_events_that_are_written_twice_change_nothing(tmp_path: Path) -> None:
         play(tracker, tmp_path)
         assert tracker.close() and tracker.error is None
         check(client, tracker)
-    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    experiment = client.get_experiment_by_name("exp")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
     assert len(runs) == 5
 
 
@@ -196,7 +198,7 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path: Path, last: str)
         if number == 0 or (number == 1 and last == "end"):
             first.handle(end(number, done, 1_700_000_100.0))
     assert first.close()
-    asked = []
+    asked: list[int] = []
 
     def history(skip: Any) -> Iterator[Any]:
         asked.extend(number for number in range(4) if number not in skip)
@@ -215,11 +217,13 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path: Path, last: str)
     assert again.close() and again.error is None
     assert asked == ([2, 3] if last == "end" else [1, 2, 3])
     client = MlflowClient(default_uri(tmp_path))
-    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id])
+    experiment = client.get_experiment_by_name("exp")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
     assert len(runs) == 5 and {r.info.status for r in runs} == {"FINISHED"}
     for run in (r for r in runs if "sweeps.trial" in r.data.tags):
-        history = client.get_metric_history(run.info.run_id, "loss")
-        assert [(m.step, m.value) for m in history] == [
+        losses = client.get_metric_history(run.info.run_id, "loss")
+        assert [(m.step, m.value) for m in losses] == [
             (1, 1.0),
             (2, 0.5),
             (3, 1 / 3),

@@ -148,13 +148,14 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(
             got = mlflow.pyfunc.load_model("models:/houses@champion").predict(kept["raw"])
             assert got["probability_yes"].tolist() == kept["expected"].tolist()
     finally:
-        mlflow.set_registry_uri(None)
-        mlflow.set_tracking_uri(None)
+        mlflow.set_registry_uri(None)  # type: ignore[arg-type]
+        mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
 
 
 def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version() -> None:
     tags = {"sweeps.metric": "loss", "sweeps.goal": "minimize", "sweeps.value": "0.1"}
     kept, broken = Score("loss", "minimize", 0.3), score_of(tags | {"sweeps.feasible": "false"})
+    assert broken is not None
     assert (
         should_move_alias(kept, broken, False)
         == (False, "the current version meets the constraints, and the new version does not")

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 def serve(tmp_path: Path) -> Iterator[Any]:
     """Return a function that starts MLflow's server, each time on the same port and database."""
     port = mlflow_server.free_port()
-    started: list[subprocess.Popen] = []
+    started: list[subprocess.Popen[bytes]] = []
 
-    def serve() -> tuple[str, subprocess.Popen]:
+    def serve() -> tuple[str, subprocess.Popen[bytes]]:
         started.append(mlflow_server.start(tmp_path, port))
         wait_until(lambda: mlflow_server.listens(port), 90, "MLflow's server to listen")
         return f"http://127.0.0.1:{port}", started[-1]

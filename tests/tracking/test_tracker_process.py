@@ -40,6 +40,7 @@ def test_events_are_written_by_another_process(tmp_path: Path) -> None:
     tracker = started(tmp_path)
     play(tracker, tmp_path)
     assert tracker.close() and tracker.error is None
+    assert tracker._process is not None
     assert tracker._process.poll() == 0 and not tracker._unwritten
     check(MlflowClient(default_uri(tmp_path)), tracker)
 
@@ -56,17 +57,16 @@ def test_run_has_system_metrics_and_survives_a_kill(
     wait_until(
         lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written"
     )
+    parent = tracker.parent
+    assert parent is not None
     client = MlflowClient(default_uri(tmp_path))
 
     def metrics() -> list[str]:
-        return [
-            name
-            for name in client.get_run(tracker.parent).data.metrics
-            if name.startswith("system/")
-        ]
+        return [name for name in client.get_run(parent).data.metrics if name.startswith("system/")]
 
     wait_until(lambda: "system/cpu_utilization_percentage" in metrics(), 30, "system metrics")
     first = tracker._process
+    assert first is not None
     first.send_signal(signal.SIGSTOP)  # so that it cannot have read what is said now
     tracker.handle(report(7, reports(3)))
     tracker.handle(end(7, Result(State.COMPLETE, 0.5), 5.0))
@@ -74,10 +74,11 @@ def test_run_has_system_metrics_and_survives_a_kill(
     first.kill()
     wait_until(lambda: tracker._process is not first, 20, "another process")
     assert tracker.close() and tracker.error is None
+    assert tracker.parent is not None
     assert client.get_run(tracker.parent).info.status == "RUNNING"  # no event has ended the sweep
-    runs = client.search_runs(
-        [client.get_experiment_by_name("exp").experiment_id], "tags.`sweeps.kind` = 'trial'"
-    )
+    experiment = client.get_experiment_by_name("exp")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], "tags.`sweeps.kind` = 'trial'")
     assert len(runs) == 1 and runs[0].info.status == "FINISHED"
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
@@ -101,6 +102,7 @@ def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_pa
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
     )
+    assert process.stdin is not None and process.stdout is not None
     pickle.dump(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
     pickle.dump(ArtifactSaved(1.0, "a.txt", "a"), process.stdin)
     process.stdin.flush()
@@ -120,6 +122,7 @@ def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path: Path) 
     )
     play(tracker, tmp_path)
     assert not tracker.close(1.0)
+    assert tracker._process is not None
     tracker._process.wait(10)
     tracker._thread.join(10)
     assert not tracker._thread.is_alive()

@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "a": np.where(rng.random(600) < 0.1, np.nan, rng.normal(5, 2, 600)),
             "b": rng.normal(size=600).astype("float32"),
             "n": rng.integers(0, 50, 600),
-            "color": rng.choice(["red", "green", "blue", None], 600),
+            "color": rng.choice(np.array(["red", "green", "blue", None]), 600),
             "y": rng.choice(["no", "yes"], 600),
         }
     )
