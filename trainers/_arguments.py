@@ -50,10 +50,10 @@ class SplitParams:
                     f"params.{name} cannot be set, because the trainer `{trainer}` sets it "
                     "itself; remove it from `params`"
                 )
-        given = {
+        not_null = {
             name: value for name, value in config.items() if value is not None or name not in rules
         }
-        self.values = whole_numbers(given, rules)
+        self.values = whole_numbers(not_null, rules)
         self.framework = {
             name: value
             for name, value in self.values.items()
@@ -62,10 +62,10 @@ class SplitParams:
         known = [*rules, *framework, *users]
         self.rest = without(self.values, known)
         if self.rest and not any(accepts_any(function) for function in functions):
-            name, places = next(iter(self.rest)), "the functions that the space file names"
+            name = next(iter(self.rest))
             raise ValueError(
-                f"params.{name} is unknown to the trainer `{trainer}` and to {places}; "
-                f"{did_you_mean(name, known)}"
+                f"params.{name} is unknown to the trainer `{trainer}` and to the functions that "
+                f"the space file names; {did_you_mean(name, known)}"
             )
 
     def arguments(self, function: Callable[..., Any], known: Params) -> Params:
@@ -77,9 +77,10 @@ class SplitParams:
                 that its signature names, unless `params` has another value.
         """
         values = {**known, **self.values}
-        return {name: values[name] for name in _names(function) if name in values} | (
-            self.rest if accepts_any(function) else {}
-        )
+        arguments = {name: values[name] for name in _names(function) if name in values}
+        if accepts_any(function):
+            arguments |= self.rest
+        return arguments
 
 
 def accepts_any(function: Callable[..., Any]) -> bool:

@@ -42,9 +42,9 @@ class Steps:
 
     @property
     def is_best(self) -> bool:
-        """True if checkpoints have the model of the latest step.
+        """True if the latest step is the best step, or if every value so far is NaN.
 
-        That is so if the latest step is the best step, or if every value so far is NaN.
+        Checkpoints then have the model of the latest step.
         """
         return self.best in (None, self.step)
 
@@ -59,6 +59,7 @@ class Steps:
         """
         self.step = step
         measured: dict[str | None, float] = dict(metrics.items())
+        # `better` compares the objective's metric, so the value of `lead` takes its place.
         measured[self.cur.metric] = metrics.get(self.lead, math.nan)
         if self.cur.better(measured, self.best_metrics):
             self.best = step

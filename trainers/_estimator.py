@@ -6,7 +6,7 @@ import contextlib
 import copy
 import inspect
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,35 +49,35 @@ def build(reference: str, params: Params, cur: Current) -> Any:
             the task.
     """
     source = references.resolve(reference)
-    accepted = inspect.signature(source).parameters if callable(source) else {}
-    anything = callable(source) and accepts_any(source)
-    given = {
-        name: params[name] for name in params if name in accepted or (anything and "__" not in name)
-    }
     defaults = {"random_state": cur.seed, "n_jobs": cur.threads}
+    accepted: Mapping[str, inspect.Parameter] = {}
+    passed: Params = {}  # the part of `params` that the class or the function takes
     if callable(source):
-        arguments = {name: value for name, value in defaults.items() if name in accepted} | given
+        accepted = inspect.signature(source).parameters
+        anything = accepts_any(source)
+        for name, value in params.items():
+            if name in accepted or (anything and "__" not in name):
+                passed[name] = value
+        arguments = {name: value for name, value in defaults.items() if name in accepted} | passed
         estimator = source(
             **{name: _integer(accepted.get(name), value) for name, value in arguments.items()}
         )
     else:
         estimator = clone(source)
     _require_task(estimator, reference, str(cur.task))
-    known = parameters_of(estimator)
-    for name in params.keys() - given.keys() - known.keys():
+    current = parameters_of(estimator)
+    for name in params.keys() - passed.keys() - current.keys():
         raise ValueError(
             f"params.{name} is not a parameter of `{reference}`; "
-            f"{_suggest(name, {**accepted, **known})}"
+            f"{_suggest(name, {**accepted, **current})}"
         )
-    unset = {
-        name: name.rpartition("__")[2]
-        for name, value in known.items()
-        if value is None and name not in params
-    }
-    rest = {name: defaults[last] for name, last in unset.items() if last in defaults}
-    rest |= without(params, given)
-    if rest:
-        estimator.set_params(**rest)
+    to_set = without(params, passed)
+    for name, value in current.items():
+        last = _last_name(name)
+        if last in defaults and value is None and name not in params:
+            to_set[name] = defaults[last]
+    if to_set:
+        estimator.set_params(**to_set)
     return estimator
 
 
@@ -91,11 +91,16 @@ def _suggest(name: str, valid: Collection[str]) -> str:
 
 
 def parameters_of(estimator: Any) -> Params:
-    """Return the parameters of an estimator and of the estimators inside it.
+    """Return the parameters of an estimator and of the estimators inside it, such as `clf__C`.
 
-    An example is `clf__C`. {} if it has no `get_params`.
+    Return {} if the estimator has no method `get_params`.
     """
     return dict(estimator.get_params()) if hasattr(estimator, "get_params") else {}
+
+
+def _last_name(name: str) -> str:
+    """Return the name of a parameter without the estimators that contain it: `C` of `clf__C`."""
+    return name.rpartition("__")[2]
 
 
 def _integer(parameter: inspect.Parameter | None, value: Any) -> Any:
@@ -117,18 +122,15 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
     """Raise a ValueError if an object is not an estimator that can be trained for a task."""
     for method in ("fit", "predict"):
         if not callable(getattr(estimator, method, None)):
-            kind = (
-                f"`{reference}` is a {type(estimator).__name__}"
-                if not callable(estimator)
-                else f"`{reference}`"
-            )
+            described = f"`{reference}`"
+            if not callable(estimator):
+                described += f" is a {type(estimator).__name__}"
             raise ValueError(
-                f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or "
-                "a regressor"
+                f"trainer.estimator: {described}, which has no method `{method}`; name a "
+                "classifier or a regressor"
             )
-    with contextlib.suppress(
-        AttributeError
-    ):  # an estimator that does not inherit from `BaseEstimator` need not say what it is
+    # An estimator that does not inherit from `BaseEstimator` may be of no known kind.
+    with contextlib.suppress(AttributeError):
         numbers = task in ("regression", MULTIOUTPUT)
         if numbers and is_classifier(estimator):
             raise ValueError(
@@ -179,31 +181,32 @@ class EstimatorTraining:
         batch_size: int | None,
         seed: int,
     ):
-        self.estimator, self.batch_size, self.seed = estimator, batch_size, seed
-        self.kind, known = _kind(self.last), parameters_of(self.last)
-        passes = (
-            params.get(f"{self._prefix}max_iter", params.get("max_iter"))
-            if self.kind == "passes"
-            else None
-        )
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.seed = seed
+        self.kind = _kind(self.last)
+        known = parameters_of(self.last)
+        passes = None
+        if self.kind == "passes":
+            passes = params.get(f"{self._prefix}max_iter", params.get("max_iter"))
         self.steps = int(steps or passes or max_t or STEPS)
         if self.kind in GROWING:
             self.steps = min(self.steps, known[self.kind])
         if self.steps == 1 or self.kind == "fit":
-            self.kind, self.steps = "fit", 1
+            self.kind = "fit"
+            self.steps = 1
         self._total = known[self.kind] if self.kind in GROWING else self.steps
-        self._resumed, self._features = False, None
+        self._resumed = False
+        self._features = None
         if self.kind in ("passes", "parts"):
             # With an integer, each call of `partial_fit` would shuffle the rows in the same order.
-            seeds = {
-                name: each
-                for name, each in known.items()
-                if name.rpartition("__")[2] == "random_state" and isinstance(each, int)
+            generators = {
+                name: np.random.RandomState(seed)
+                for name, seed in known.items()
+                if _last_name(name) == "random_state" and isinstance(seed, int)
             }
-            if seeds:
-                self.last.set_params(
-                    **{name: np.random.RandomState(each) for name, each in seeds.items()}
-                )
+            if generators:
+                self.last.set_params(**generators)
 
     @property
     def last(self) -> Any:
@@ -238,16 +241,18 @@ class EstimatorTraining:
                 f"params.{name} cannot change during a trial, because `set_params` does not have "
                 "it; make it a constant"
             )
+        # The checkpoint may come from a worker with another number of threads.
         threads = {
             name: value
             for name, value in parameters_of(self.estimator).items()
-            if name.rpartition("__")[2] == "n_jobs"
+            if _last_name(name) == "n_jobs"
         }
-        self.estimator, self._resumed = estimator, True
+        self.estimator = estimator
+        self._resumed = True
         if threads or changed:
             estimator.set_params(**threads | changed)
-        # the optimizer of scikit-learn's neural networks has copies of the parameters; the next
-        # step makes a new one
+        # The optimizer of scikit-learn's neural networks has copies of the parameters. The next
+        # step makes a new optimizer.
         if changed:
             vars(self.last).pop("_optimizer", None)
 
@@ -287,34 +292,32 @@ class EstimatorTraining:
                 only the last estimator gets weights.
         """
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "'n_jobs' has no effect", FutureWarning
-            )  # LogisticRegression still has the parameter
-            weights = {} if weight is None else {"sample_weight": weight}
+            # LogisticRegression still has the parameter `n_jobs`.
+            warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)
             if self.kind == "fit":
-                self.estimator.fit(
-                    x, y, **{f"{self._prefix}{name}": each for name, each in weights.items()}
-                )
+                self.estimator.fit(x, y, **_weight_argument(weight, self._prefix))
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
             features = self._transform(x, y)
             if self.kind in GROWING:
                 self.last.set_params(warm_start=True, **{self.kind: self._size(step)})
-                self.last.fit(features, y, **weights)
+                self.last.fit(features, y, **_weight_argument(weight))
                 return
             known = self._known_classes(y, classes)
             for rows in self._batches(step, len(y)):
-                of_rows = {name: each[rows] for name, each in weights.items()}
-                if all(each.any() for each in of_rows.values()):  # else scikit-learn refuses them
-                    part = features.iloc[rows] if hasattr(features, "iloc") else features[rows]
-                    self.last.partial_fit(part, y[rows], **known, **of_rows)
+                part = features.iloc[rows] if hasattr(features, "iloc") else features[rows]
+                if weight is None:
+                    self.last.partial_fit(part, y[rows], **known)
+                elif weight[rows].any():  # scikit-learn refuses rows whose weights are all 0
+                    self.last.partial_fit(part, y[rows], **known, sample_weight=weight[rows])
 
     def _known_classes(self, y: np.ndarray, classes: int) -> Params:
-        """Return the argument `classes` of `partial_fit`; {} if it has none."""
+        """Return the argument `classes` of `partial_fit`; {} for a regression."""
         if y.ndim == 2 and is_classifier(self.last):
-            # it trains one classifier for each column
-            several = isinstance(self.last, MultiOutputClassifier)
-            return {"classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])}
+            columns = y.shape[1]
+            if isinstance(self.last, MultiOutputClassifier):  # has one classifier for each column
+                return {"classes": [np.arange(2)] * columns}
+            return {"classes": np.arange(columns)}
         return {"classes": np.arange(classes)} if classes else {}
 
     def snapshot(self) -> Any:
@@ -363,10 +366,14 @@ class EstimatorTraining:
         """Return the value of the growing parameter for a step."""
         until = self._total * step // self.steps
         if self.kind == "max_iter" and not isinstance(self.last, HIST_BOOSTING):
-            return (
-                until - self._total * (step - 1) // self.steps
-            )  # each fit makes this number of further iterations
+            # For these estimators, `max_iter` is the number of further iterations of each `fit`.
+            return until - self._total * (step - 1) // self.steps
         return int(until)
+
+
+def _weight_argument(weight: np.ndarray | None, prefix: str = "") -> Params:
+    """Return the argument for the weights of rows; {} if there are no weights."""
+    return {} if weight is None else {f"{prefix}sample_weight": weight}
 
 
 def _kind(estimator: Any) -> str:
@@ -378,11 +385,8 @@ def _kind(estimator: Any) -> str:
         and known.get("class_weight") != "balanced"
         and known.get("early_stopping") is not True
     ):
-        return (
-            "passes" if any(name.rpartition("__")[2] == "max_iter" for name in known) else "parts"
-        )
-    if (
-        "warm_start" in known and known.get("solver") != "liblinear"
-    ):  # liblinear ignores `warm_start`
+        return "passes" if "max_iter" in map(_last_name, known) else "parts"
+    # The solver liblinear ignores `warm_start`.
+    if "warm_start" in known and known.get("solver") != "liblinear":
         return next((name for name in GROWING if isinstance(known.get(name), int)), "fit")
     return "fit"

@@ -47,8 +47,8 @@ class Sources:
 
     A script may print and log the same metrics that it passes to `sweeps.report`.
 
-    The first readable report of a source other than `sweeps.report` is held back until the second
-    one, because a better source may follow.
+    The first readable report of a source other than `sweeps.report` is held back until the source
+    has a second readable report, because a better source may follow.
 
     Attributes:
         chosen: The source whose reports count; None until it is known.
@@ -68,11 +68,13 @@ class Sources:
         if self.chosen is None:
             self._held.append(report)
             held = self._of_best_source()
-            if report.source == CALL or sum(each.is_readable for each in held) > 1:
-                self.chosen, self._held = report.source, []
-                return [*(replace(each, saves=False) for each in held[:-1]), report]
-            return []
-        if report.source == CALL != self.chosen:
+            if report.source != CALL and sum(each.is_readable for each in held) < 2:
+                return []
+            self.chosen = report.source
+            self._held = []
+            # Only the latest report may copy the checkpoint folder, which belongs to its step.
+            return [*(replace(each, saves=False) for each in held[:-1]), report]
+        if report.source == CALL and self.chosen != CALL:
             raise ValueError(
                 f"the script calls sweeps.report, but its {self.chosen} with the objective's "
                 "metric already count as reports; "

@@ -82,16 +82,18 @@ def _widened(network: nn.Module) -> nn.Module:
     In a narrower layer, the last bits of a prediction depend on the position of the row.
     """
     layers: list[nn.Module] = []
-    inputs: int | None = None
+    before: nn.Linear | None = None  # the widened layer before the current one
     for layer in network.children():
-        if isinstance(layer, nn.Linear):
-            rows, columns = layer.weight.shape
-            wide = nn.Linear(columns if inputs is None else inputs, max(rows, WIDTH))
-            with torch.no_grad():
-                wide.weight.zero_()[:rows, :columns] = layer.weight
-                wide.bias.zero_()[:rows] = layer.bias
-            layer, inputs = wide, wide.out_features
-        layers.append(layer)
+        if not isinstance(layer, nn.Linear):
+            layers.append(layer)
+            continue
+        rows, columns = layer.weight.shape
+        wide = nn.Linear(columns if before is None else before.out_features, max(rows, WIDTH))
+        with torch.no_grad():
+            wide.weight.zero_()[:rows, :columns] = layer.weight
+            wide.bias.zero_()[:rows] = layer.bias
+        layers.append(wide)
+        before = wide
     return nn.Sequential(*layers)
 
 

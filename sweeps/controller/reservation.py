@@ -49,20 +49,25 @@ def reserve(
     import ray
 
     origin = valid_origin_keys(folder)
-    saved = [origin.get("cpus"), origin.get("gpus")]
+    saved_cpus = origin.get("cpus")
+    saved_gpus = origin.get("gpus")
     if address or ray.is_initialized():
-        yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
+        yield Share(saved_cpus if cpus is None else cpus, saved_gpus if gpus is None else gpus)
         return
-    there = int(host_resources.detect()["CPU"])
-    ids = host_resources.gpu_ids()
-    lowered = [
-        None if amount is None else min(amount, most)
-        for amount, most in zip(saved, (there, len(ids)), strict=True)
-    ]
-    wanted = Share(lowered[0] if cpus is None else cpus, lowered[1] if gpus is None else gpus)
-    with machine_share.register(name, folder, there, ids, wanted) as (share, others):
+    machine_cpus = int(host_resources.detect()["CPU"])
+    gpu_ids = host_resources.gpu_ids()
+    wanted = Share(
+        cpus=_at_most(saved_cpus, machine_cpus) if cpus is None else cpus,
+        gpus=_at_most(saved_gpus, len(gpu_ids)) if gpus is None else gpus,
+    )
+    with machine_share.register(name, folder, machine_cpus, gpu_ids, wanted) as (share, others):
         for other in others:
-            log.warning("note: %s", machine_share.describe(other, there, len(ids)))
+            log.warning("note: %s", machine_share.describe(other, machine_cpus, len(gpu_ids)))
         if others:
-            log.warning("note: %s", machine_share.describe_share(share, len(ids)))
-        yield replace(share, gpu_ids=None) if share.gpu_ids == ids else share
+            log.warning("note: %s", machine_share.describe_share(share, len(gpu_ids)))
+        yield replace(share, gpu_ids=None) if share.gpu_ids == gpu_ids else share
+
+
+def _at_most(saved: int | None, most: int) -> int | None:
+    """Return the number with which the sweep started, but at most what this machine has."""
+    return None if saved is None else min(saved, most)

@@ -27,8 +27,8 @@ def read_splits(
 ) -> DataVariants:
     """Read and split the data of a sweep again, in this process.
 
-    Ray runs meanwhile if it may read the files: on the cluster with which the sweep started, or on
-    this machine.
+    If a source may need Ray to be read, Ray runs meanwhile: on the cluster with which the sweep
+    started, or on this machine.
 
     Args:
         folder: The sweep's folder.

@@ -54,26 +54,28 @@ def images(
 
     if len(size) != 2 or not all(isinstance(n, int) and n > 0 for n in size):
         raise ValueError(f"size: must be [height, width] in pixels, got {list(size)}")
-    where = find(path)
-    others: dict[str, pa.ChunkedArray | list[str]] = {}
-    if where.is_dir():
-        paths = _files(where, path)
-        encoded: Mapping[str, Any] = paths
-        files = paths.values()
-        if label is not None and all(file.parent != where for file in files):
-            others[label] = [file.parent.name for file in files]
+    source = find(path)
+    other_columns: dict[str, pa.ChunkedArray | list[str]] = {}
+    encoded: Mapping[str, Any]
+    if source.is_dir():
+        encoded = _files(source, path)
+        folders = [file.parent for file in encoded.values()]
+        if label is not None and source not in folders:
+            other_columns[label] = [folder.name for folder in folders]
     else:
-        table = _parquet(where, path, bytes_column)
+        table = _parquet(source, path, bytes_column)
         encoded = {
             f"row {number}": value.get("bytes") if isinstance(value, dict) else value
             for number, value in enumerate(table.column(bytes_column).to_pylist())
         }
-        others = {name: table.column(name) for name in table.column_names if name != bytes_column}
-    decode = functools.partial(_decode, size=(size[1], size[0]), mode=mode)
-    names = [f"{path}: {name}" for name in encoded]
+        names = [name for name in table.column_names if name != bytes_column]
+        other_columns = {name: table.column(name) for name in names}
+    height, width = size
+    decode = functools.partial(_decode, size=(width, height), mode=mode)
+    places = [f"{path}: {name}" for name in encoded]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without Python's lock.
-        decoded = np.stack(list(pool.map(decode, encoded.values(), names)))
-    return pa.table({column: ArrowTensorArray.from_numpy(decoded)} | others)
+        decoded = np.stack(list(pool.map(decode, encoded.values(), places)))
+    return pa.table({column: ArrowTensorArray.from_numpy(decoded)} | other_columns)
 
 
 def _files(folder: Path, path: str) -> dict[str, Path]:

@@ -18,6 +18,7 @@ from sweeps.core.files.stores import recorded_store
 from sweeps.core.result import SweepResult, count_trials
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.shell_text import shell_command
+from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import Result, State, Trial
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.space import Space
@@ -69,6 +70,7 @@ def conclude(
     number = store.winner()
     front = store.front()
     counts = count_trials(store.results().values())
+    cleaner = controller.trials.cleaner
     reason = controller.reason or controller.search.queue.exhausted
     notes += _search_notes(controller, counts, number, front=front)
     exported = None
@@ -94,7 +96,7 @@ def conclude(
         reason=reason,
         notes=notes,
         front=tuple(describe_recorded(store, n) for n in front),
-        freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
+        freed=dataclasses.asdict(cleaner.freed) if cleaner else None,
         store=recorded_store(folder),
     )
     ended = clock.time()
@@ -113,12 +115,12 @@ def _search_notes(
         number: Number of the best trial; None if there is none.
         front: Numbers of the trials on the Pareto front; [] for a single objective.
     """
-    shown = next(iter(front), number)
+    best = front[0] if front else number
     outcome = result_notes(
         counts,
         controller.progress.failures,
         controller.space.constraints,
-        best=None if shown is None else controller.study_store.results()[shown],
+        best=None if best is None else controller.study_store.results()[best],
         front=bool(front),
     )
     return (*controller.commands.notes, *controller.trials.notes.values(), *outcome)
@@ -129,8 +131,8 @@ def _export(
 ) -> Exported:
     """Export the best trial. If the space asks for it, first train the trial again on all rows.
 
-    If this training fails, export the model of the search. After a cross-validation, there is no
-    such model.
+    If this training fails, export the model of the search, with a note. After a cross-validation,
+    there is no such model: the outcome then has the error, or a note if the sweep was told to end.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.bundle.sweep_models import SweepModels
@@ -151,16 +153,17 @@ def _export(
         return export(None)
     controller.publish_stage("training the winner on all rows")
     reason = controller.why_no_training()
+    error: SweepsError
     try:
         if reason is not None:
             raise SweepFailed(reason)
         with trial_refit.trained_again(session, store, number, controller.why_no_training) as model:
             exported = export(model)
+        if exported.error is None:
+            return exported
         error = exported.error
     except SweepsError as e:
         error = e
-    if error is None:
-        return exported
     log.warning("the winner was not trained on all rows: %s", error)
     why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
     command = f"{shell_command('sweeps')} export {sweep_argument(folder)} --refit"
@@ -205,8 +208,8 @@ def result_notes(
             f"violates them{never}"
         )
     elif best is not None and best.state is State.PRUNED and not best.ended_by_time:
-        after = f"{best.steps} step{'s' * (best.steps != 1)}"
-        lines.append(f"no trial was completed; the result is one that ended early, after {after}")
+        steps = count_noun(best.steps, "step")
+        lines.append(f"no trial was completed; the result is one that ended early, after {steps}")
     if front:
         how = (
             "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports "
@@ -257,8 +260,8 @@ def _describe_failures(
         outcome: What follows from the failures; "" if nothing does.
     """
     trial, error = failures[0]
-    failed, first = ("1 trial", "") if count == 1 else (f"{count} trials", "the first one, ")
-    return f"{failed} failed{outcome}; the error of {first}trial {trial}:", error
+    which = f"trial {trial}" if count == 1 else f"the first one, trial {trial}"
+    return f"{count_noun(count, 'trial')} failed{outcome}; the error of {which}:", error
 
 
 def raise_refusal(controller: SweepController) -> None:
@@ -288,7 +291,7 @@ def prepare_export(space: Space, resources: contextlib.ExitStack) -> None:
     trainer = space.trainer
     if trainer.load is None or len(space.objectives) > 1:
         return
-    packages = [b for b in ("lightgbm", "torch", "xgboost") if b == trainer.backend]
+    packages = [trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else []
     resources.enter_context(check_process.started_early(packages))
     names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
     threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()

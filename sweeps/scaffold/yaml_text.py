@@ -25,7 +25,7 @@ def quoted(value: Any) -> str:
 
 
 def _literal(value: Any) -> Any:
-    """Return a value in which each `${` of a text is escaped. Keys have no variables, and stay."""
+    """Escape each `${` in the texts of a value. Keys are not escaped: they have no variables."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):
@@ -89,5 +89,5 @@ def space_file(
 
 
 def sweep_name(text: str) -> str:
-    """Return a valid name of a sweep that is made of a text."""
+    """Turn a text into a valid name of a sweep."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._").lower()[:60] or "sweep"

@@ -24,8 +24,10 @@ CAPTION_WIDTH = 90
 # Height of a figure in a notebook without its title and its caption, unless the figure has a height
 # of its own.
 HEIGHT = 400
-# Longest text in a figure, and longest text of an option, which labels a tick of an axis.
-MOST_CHARACTERS, MOST_OPTION_CHARACTERS = 90, 24
+# Longest text in a figure.
+MOST_CHARACTERS = 90
+# Longest text of an option, which labels a tick of an axis.
+MOST_OPTION_CHARACTERS = 24
 
 
 class Raw(str):

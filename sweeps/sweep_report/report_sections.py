@@ -77,16 +77,20 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
         return f"# {cell(result.sweep)}\n\n**No trial has a value.**"
     trial = _trial(record, best["trial"])
     names = short_names([d.name for d in space.dimensions])
-    values = ", ".join(
-        number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}"
-        for k, v in (trial.labels if trial is not None else {}).items()
-        if k in names
-    )
-    test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
-    value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {cell(best['trial'])}"
+    sentence = f"**{cell(record.metric)} {number(best['value'])}**"
+    if best["test"] is not None:
+        sentence += f"; on the test rows **{number(best['test'])}**"
+    sentence += f": trial {cell(best['trial'])}"
+    values = [
+        number(value) if name == "preprocessor" else f"{cell(names[name])} {number(value)}"
+        for name, value in (trial.labels if trial is not None else {}).items()
+        if name in names
+    ]
+    if values:
+        sentence += f" with {', '.join(values)}"
     refit = best.get("refit")
     trained = f" The exported model was trained on {trained_on(refit)}." if refit else ""
-    return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}.{trained}"
+    return f"# {cell(result.sweep)}\n\n{sentence}.{trained}"
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
@@ -289,8 +293,6 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
-    return (
-        f"{whole // 60} min {whole % 60} s"
-        if whole < 3600
-        else f"{whole // 3600} h {whole % 3600 // 60} min"
-    )
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

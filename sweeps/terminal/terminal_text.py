@@ -90,9 +90,3 @@ def pairs(values: Iterable[tuple[str, JsonValue]]) -> list[str]:
 def configuration(trial: Mapping[str, Any]) -> list[str]:
     """Format the configuration of a trial, one line for each value; see `short_rows`."""
     return pairs((name, short_value(value)) for name, value in short_rows(trial))
-
-
-# ---- the result of a sweep
-
-
-# ---- `ls` and `show`

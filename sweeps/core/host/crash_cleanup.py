@@ -235,7 +235,7 @@ def _remove_stored_checkpoints(address: str, checkpoints: Mapping[str, set[str]]
             unneeded.add(path.partition("/")[0])
         elif match := re.match(r"trials/([^/]+)/(checkpoint_[^/]+)/", path):
             trial, name = match.groups()
-            if name not in checkpoints.get(trial, {name}):
+            if trial in checkpoints and name not in checkpoints[trial]:
                 unneeded.add(f"trials/{trial}/{name}")
     for path in sorted(unneeded):
         store.delete(path)

@@ -150,13 +150,14 @@ class SplitCount:
 
 
 def _sampled(table: pa.Table, seed: int) -> pa.Table:
-    """Return some rows of a block."""
-    some = sample_rows(table, BLOCK_SAMPLE, seed)
-    simple = {
-        f.name: some.column(f.name) if kind_of(f) != "other" else pa.nulls(some.num_rows, f.type)
-        for f in table.schema
-    }
-    return pa.table(simple)
+    """Return `BLOCK_SAMPLE` rows of a block; see `SplitCount.sample`."""
+    sample = sample_rows(table, BLOCK_SAMPLE, seed)
+    columns = {}
+    for field in table.schema:
+        is_simple = kind_of(field) != "other"
+        nulls = pa.nulls(sample.num_rows, field.type)
+        columns[field.name] = sample.column(field.name) if is_simple else nulls
+    return pa.table(columns)
 
 
 def encode_rows(
@@ -246,7 +247,6 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     schema = unify_schemas(
         {f"data.{key}": source.schema for key, source in sources.items()}, "data.valid"
     )
-    inside = None if rule.kind == "path" else rule
     sources.setdefault("valid", sources["train"])
     selects: dict[str, SelectRows] = {}
     counts: dict[str, SplitCount] = {}
@@ -255,7 +255,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         selects[key] = SelectRows(
             convert,
             key,
-            inside,
+            rule=None if rule.kind == "path" else rule,
             seed=seed,
             label=spec.only_label,
             drop_missing=spec.drop_missing_label,
@@ -300,7 +300,10 @@ def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str
 def _task(
     spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
 ) -> tuple[str | None, Classes | None]:
-    """Return the task and the classes of the label; see `infer_task`. Both are None without one."""
+    """Return the task and the classes of the label; see `infer_task`.
+
+    Both are None if there is no label.
+    """
     label = spec.only_label
     if label is None:
         return None, None

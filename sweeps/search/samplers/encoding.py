@@ -53,24 +53,28 @@ class Axes:
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], ordered: Collection[str] = ()):
-        self.space, self.names = space, list(space)
-        every = [
-            IntDistribution(0, len(d.choices) - 1)
-            if name in ordered and isinstance(d, CategoricalDistribution)
-            else d
-            for name, d in space.items()
-        ]
-        self.choices = {
-            i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)
-        }
-        self.numbers = [i for i in range(len(every)) if i not in self.choices]
-        numeric = [d for d in every if isinstance(d, (FloatDistribution, IntDistribution))]
+        self.space = space
+        self.names = list(space)
+        self.choices: dict[int, int] = {}
+        self.numbers: list[int] = []
+        numeric: list[FloatDistribution | IntDistribution] = []
+        for column, (name, distribution) in enumerate(space.items()):
+            if isinstance(distribution, CategoricalDistribution):
+                options = len(distribution.choices)
+                if name not in ordered:
+                    self.choices[column] = options
+                    continue
+                distribution = IntDistribution(0, options - 1)
+            assert isinstance(distribution, (FloatDistribution, IntDistribution))
+            self.numbers.append(column)
+            numeric.append(distribution)
         self.step = np.array([d.step or 0.0 for d in numeric], dtype=float)
         self.log = np.array([d.log for d in numeric], dtype=bool)
         self.bounds = np.array([(d.low, d.high) for d in numeric], dtype=float).reshape(-1, 2)
         ends = self.bounds + np.outer(self.step / 2, (-1, 1))
         ends[self.log] = np.log(ends[self.log])
-        self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
+        self.low = ends[:, 0]
+        self.width = ends[:, 1] - ends[:, 0]
 
     def row(self, params: Mapping[str, Key]) -> list[float]:
         """Return the values of a trial, given its parameters.
@@ -153,7 +157,7 @@ class Axes:
         return {
             name: self.space[name].to_external_repr(value)
             for name, value in zip(self.names, values, strict=True)
-            if value == value
+            if not math.isnan(value)
         }
 
     def internal(self, places: np.ndarray) -> np.ndarray:

@@ -30,7 +30,14 @@ class SimulatedStudy(StudyView):
 
     def start(self, number: int, bracket: int = 0) -> None:
         """Start a trial."""
-        trial = Trial(number, {}, (), Shape(1, ()), number, {})
+        trial = Trial(
+            number=number,
+            params={},
+            preprocessor=(),
+            shape=Shape(1, ()),
+            seed=number,
+            labels={},
+        )
         self.add(started(TrialStarted(0.0, number, trial), self._objectives), bracket)
 
     def report(self, number: int, values: dict[int, float], saves: bool = False) -> None:

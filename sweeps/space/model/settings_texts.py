@@ -29,7 +29,7 @@ def settings_of(space: Space) -> dict[str, str]:
     A setting is written as in the file, with the overrides applied. The algorithm is the chosen
     one, and the values of variables are settings of their own.
     """
-    given = _settings("", space.tree_with_overrides, levels=2)
+    given = _settings("", space.tree_with_overrides, depth=2)
     settings = {name: masked(space.public(text)) for name, text in given}
     settings.pop("name", None)
     settings |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
@@ -37,11 +37,16 @@ def settings_of(space: Space) -> dict[str, str]:
     return settings
 
 
-def _settings(path: str, node: Node, levels: int) -> Iterator[tuple[str, str]]:
-    if not node.is_map or not levels:
+def _settings(path: str, node: Node, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each setting in a tree.
+
+    A mapping `depth` levels below the node is one setting, and so is every value above it. The
+    level `space` does not count.
+    """
+    if not node.is_map or depth == 0:
         text = node.value if isinstance(node.value, str) else node.show(LONGEST)
         yield path.removeprefix("space."), text
         return
     for key, inner in node.value.items():
-        is_space = not path and key == "space"
-        yield from _settings(f"{path}.{key}".lstrip("."), inner, levels + is_space - 1)
+        inner_path = f"{path}.{key}" if path else str(key)
+        yield from _settings(inner_path, inner, depth if inner_path == "space" else depth - 1)

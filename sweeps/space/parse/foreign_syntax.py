@@ -1,7 +1,4 @@
-"""Translate distributions in the syntax of other tools.
-
-An example is `{min: 0, max: 1}`, into domains of the space file.
-"""
+"""Translate distributions of other tools, such as `{min: 0, max: 1}`, into our domains."""
 
 from __future__ import annotations
 
@@ -103,19 +100,26 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     words = _properties(given, "distribution" in named)
     if words is None:
         return None
-    has_bounds = bool({"lower", "upper"} & set(given))
-    text: str | None
+    conditional = "when" in node.value
+    hint: str | None
     if "function" in given:
-        text = FUNCTION
+        hint = FUNCTION
     elif "unsupported" in given:
-        is_domain = has_bounds or "feasiblespace" in named or {"kind", "options"} & set(given)
-        text = ANOTHER if is_domain else None
+        defining = {"lower", "upper", "kind", "options"} & set(given)
+        hint = ANOTHER if defining or "feasiblespace" in named else None
     else:
-        text = _translate(named, words, values, "when" in node.value)
-        a_range = words and (has_bounds or ("value" in given and given["value"].is_list))
-        if text is None and ("distribution" in named or a_range):
-            text = ANOTHER
-    return f"{text}, with the same `when`" if text and "when" in node.value else text
+        hint = _translate(named, words, values, conditional)
+        if hint is None and ("distribution" in named or (words and _defines_range(given))):
+            hint = ANOTHER
+    if hint is None or not conditional:
+        return hint
+    return f"{hint}, with the same `when`"
+
+
+def _defines_range(given: Mapping[str, Node]) -> bool:
+    if "lower" in given or "upper" in given:
+        return True
+    return "value" in given and given["value"].is_list
 
 
 def translate_call(text: str) -> str | None:
@@ -185,31 +189,31 @@ def _translate(
     # W&B and Azure ML write the logarithms of the bounds
     if kind in _EXPONENTS and {"distribution", "minvalue"} & set(named):
         words = words | {"exponents"}
-    options = given.get("options") or (given.get("value") if "choice" in words else None)
-    is_range = "lower" in given or "upper" in given
-    if (
-        options is not None
-        and options.is_list
-        and not is_range
-        and ("choice" in words or {"values", "choices"} & set(named))
-    ):
-        return (
-            f"write {{choice: {options.show(80)}}}"
-            if options.value
-            else "write {choice: [...]} with at least one option"
-        )
+    has_bounds = "lower" in given or "upper" in given
+    if not has_bounds and ("choice" in words or {"values", "choices"} & set(named)):
+        options = given.get("options")
+        if options is None and "choice" in words:
+            options = given.get("value")
+        if options is not None and options.is_list:
+            if not options.value:
+                return "write {choice: [...]} with at least one option"
+            return f"write {{choice: {options.show(80)}}}"
     if "value" in given and ("constant" in words or set(named) <= {"value", "name"}):
         shown = given["value"].show(80)
         return f"write {{choice: [{shown}]}}" if conditional else f"write the value itself: {shown}"
     step = "1" if "step" in words else None
-    if "step" in given and (step := _number(given["step"])) is None:
-        return None
-    if "normal" in words and is_range:
+    if "step" in given:
+        step = _number(given["step"])
+        if step is None:
+            return None
+    if "normal" in words and has_bounds:
         return ANOTHER
     if "normal" in words or set(named) == {"mu", "sigma"}:
         args = [_number(given.get("mean")) or "0", _number(given.get("sd")) or "1"]
         return _domain("qrandn", [*args, step]) if step else _domain("randn", args)
-    return None if words & {"choice", "constant", "other"} else _range(given, words, step, values)
+    if words & {"choice", "constant", "other"}:
+        return None
+    return _range(given, words, step, values)
 
 
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
@@ -217,15 +221,16 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
 
     Return None if the range does not have two bounds.
     """
-    lower, upper = _number(given.get("lower")), _number(given.get("upper"))
+    lower = _number(given.get("lower"))
+    upper = _number(given.get("upper"))
     if lower is None or upper is None:
         return None
-    log, steps = "log" if "log" in words else "", [step] if step else []
+    log = "log" if "log" in words else ""
     note = ""
     if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
         note = f" (e^{lower}, e^{upper})"
-        powers = (float(end) for end in (lower, upper))
-        lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
+        lower = _power(lower)
+        upper = _power(upper)
     if step and float(step) > 0 and math.isfinite(float(upper)):
         low, high, q = (exact(float(text)) for text in (lower, upper, step))
         if (high - low) % q or ("step" in words and low % q):
@@ -233,23 +238,28 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
             if "step" in words:  # the values of `q_uniform` are multiples of q
                 low = math.ceil(low / q) * q
             high = low + (high - low) // q * q
-            lower, upper = (f"{float(end):.12g}" for end in (low, high))
-    floats = (
-        None
-        if values == "integers"
-        else _domain(f"{'q' * bool(step)}{log}uniform", [lower, upper, *steps])
-    )
+            lower = f"{float(low):.12g}"
+            upper = f"{float(high):.12g}"
+    arguments = [lower, upper, step] if step else [lower, upper]
+    q_prefix = "q" if step else ""
+    floats = _domain(f"{q_prefix}{log}uniform", arguments) if values != "integers" else None
     integers = None
-    if values != "floats" and all(isinstance(scalar(text), int) for text in (lower, upper, *steps)):
+    if values != "floats" and all(isinstance(scalar(text), int) for text in arguments):
         if step in (None, "1"):  # other tools include the upper bound
             integers = _domain(f"{log}randint", [lower, str(int(scalar(upper) or 0) + 1)])
         else:
-            integers = _domain(f"q{log}randint", [lower, upper, step])
+            integers = _domain(f"q{log}randint", arguments)
     if floats is None or (integers and words & {"int", "step"}):
         return integers and integers + note
     if "float" in words or integers is None:
         return floats + note
     return f"{integers} for integers, or {floats.removeprefix('write ')}{note}"
+
+
+def _power(exponent: str) -> str:
+    """Return e to the power of a number, as a text; infinity if a float cannot hold it."""
+    number = float(exponent)
+    return f"{math.exp(number) if number < 709 else math.inf:.6g}"
 
 
 def _number(node: Node | None) -> str | None:

@@ -58,8 +58,8 @@ def load(
         base: Folder for relative paths, in which the user's modules are also searched. The default
             is the file's folder; for a dict, the folder of the script that runs, or the working
             directory of a notebook.
-        recorded: The record of a sweep that has already started. What may have changed on this
-            machine since is then not checked. None for a new sweep.
+        recorded: The record of a sweep that has already started. Facts about this machine, which
+            may have changed since then, are not checked. None for a new sweep.
         tables: Tables that a script passed, by their key of the section `data`.
 
     Raises:
@@ -69,8 +69,9 @@ def load(
     problems = Problems()
     source = _changed(_source_of(space), overrides, base, recorded=recorded, tables=tables)
     root = _overridden_tree(source, problems)
-    start = root.mark._replace(line=1, column=1)  # the place of absent sections
-    root = located(replace(root, key_mark=start), problems)
+    # Problems with absent sections are reported at the start of the file.
+    root = replace(root, key_mark=root.mark._replace(line=1, column=1))
+    root = located(root, problems)
     if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
