@@ -259,7 +259,8 @@ def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
         ValueError: A constraint names an unknown column.
     """
     positions = {str(name): position for position, name in enumerate(columns)}
-    signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
+    signs = given.get("monotone_constraints")
+    groups = given.get("interaction_constraints")
     constraints: Params = {}
     try:
         if isinstance(signs, Mapping):
@@ -288,11 +289,9 @@ def whole_numbers(params: Params, rules: Mapping[str, Params]) -> Params:
         params: The trial's `params`.
         rules: JSON Schema of each parameter, by name.
     """
-    return {
-        name: int(value)
-        if isinstance(value, float)
-        and value.is_integer()
-        and rules.get(name, {}).get("type") == "integer"
-        else value
-        for name, value in params.items()
-    }
+    converted = dict(params)
+    for name, value in params.items():
+        needs_integer = rules.get(name, {}).get("type") == "integer"
+        if needs_integer and isinstance(value, float) and value.is_integer():
+            converted[name] = int(value)
+    return converted

@@ -91,7 +91,8 @@ class XGBoostTraining(BoostingSteps):
 
     def measure(self) -> dict[str, float]:
         """Measure the last round."""
-        cur, splits = self.cur, self.requested.splits
+        cur = self.cur
+        splits = self.requested.splits
         evals = [({"train": self.train, "valid": self.valid}[split], split) for split in splits]
         with unweighted(self.train) if "train" in splits else contextlib.nullcontext():
             measured = parsed(self.booster.eval_set(evals))
@@ -147,7 +148,8 @@ class XGBoostTraining(BoostingSteps):
 
     def load(self, folder: Path) -> None:
         """Restore the boosters that `save` wrote."""
-        best, latest = folder / "model.ubj", folder / "latest.ubj"
+        best = folder / "model.ubj"
+        latest = folder / "latest.ubj"
         self.booster = self._booster(latest if latest.exists() else best)
         if not self.is_sliceable and self.best is not None:
             self.raw = bytearray(best.read_bytes())

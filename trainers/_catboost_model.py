@@ -54,13 +54,16 @@ def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> s
             once, if CatBoost allows it.
     """
     metric = re.sub(r"^ndcg@(\d+)$", r"NDCG:top=\1;type=Exp", metric)  # as in XGBoost and LightGBM
-    name = (
-        NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
-    )
+    name: str | None = metric
+    if metric in OWN:
+        name = NATIVE[task].get(metric)
+    elif not _is_known(task, metric):
+        name = None
     if name is None or split == "valid" or not weighted:
         return name
-    equal = f"{name}{';' if ':' in name else ':'}use_weights=false"
-    return equal if _is_known(task, equal) else name
+    separator = ";" if ":" in name else ":"
+    unweighted = f"{name}{separator}use_weights=false"
+    return unweighted if _is_known(task, unweighted) else name
 
 
 @functools.lru_cache(maxsize=64)

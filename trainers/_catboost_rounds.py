@@ -204,7 +204,8 @@ class CatBoostTraining(Steps):
                 )[-1]
                 metrics[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
         if self.requested.computed:
-            task, label = str(self.cur.task), self.data["valid"][1]
+            task = str(self.cur.task)
+            label = self.data["valid"][1]
             predictions = predictions_of(self._raw.raw, task, self.loss)
             metrics |= measure(task, "valid", label, predictions, self.requested.computed)
         return self.requested.select(metrics)

@@ -91,10 +91,11 @@ def with_codes(features: pd.DataFrame) -> pd.DataFrame:
 
 
 def require_trees(params: Params, columns: MatrixColumns) -> None:
-    """Raise an error if a column has categories, which the model of `params` cannot read.
+    """Raise an error if a column has categories, but the model of `params` cannot read them.
 
     Raises:
-        ValueError: The parameter that chooses the model, and what to write instead.
+        ValueError: The model cannot read categories. The message names the parameter that chooses
+            the model, and its other values.
     """
     for name, value, others in (
         ("tree_method", "exact", "hist or approx"),

@@ -30,7 +30,9 @@ class Model:
     """
 
     def __init__(self, estimator: Any, task: str, classes: int):
-        self.estimator, self.task, self.classes = estimator, task, classes
+        self.estimator = estimator
+        self.task = task
+        self.classes = classes
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows.

@@ -29,13 +29,15 @@ LOSSES = {
     "multiclass": "SparseCategoricalCrossentropy",
     "regression": "MeanSquaredError",
 }
+# Parameters that only a model that is not compiled accepts.
 COMPILED = (
     "optimizer",
     "loss",
     "weight_decay",
     "clipnorm",
-)  # parameters that only a model that is not compiled accepts
-NETWORK, DESCRIPTION = "model.keras", "model.json"
+)
+NETWORK = "model.keras"
+DESCRIPTION = "model.json"
 GUIDE = "https://keras.io/guides/serialization_and_saving"
 BLOCK = 64  # number of rows that a loaded model predicts at once
 # rows that are predicted at once in training, so that a wide layer over a large table does not fill
@@ -145,7 +147,8 @@ class Model:
     """A trained network on a CPU."""
 
     def __init__(self, description: KerasDefinition, network: KerasModel):
-        self.description, self.network = description, network
+        self.description = description
+        self.network = network
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows.

@@ -199,7 +199,8 @@ class LightGBMTraining(BoostingSteps):
         because LightGBM stores the predictions of this model in the data set. A pair is built again
         if a parameter of the data set has another value.
         """
-        params, continued = self.params, self.previous is not None
+        params = self.params
+        continued = self.previous is not None
         wanted = {name: params[name] for name in DATASET_PARAMETERS if name in params}
         kept = self.cur.cached("lightgbm.datasets", dict)
         if kept.get(continued, (None,))[0] != wanted:
@@ -331,7 +332,8 @@ class LightGBMTraining(BoostingSteps):
 
     def load(self, folder: Path) -> None:
         """Restore the models that `save` wrote, as far as the training can continue from them."""
-        best, latest = folder / "model.txt", folder / "latest.txt"
+        best = folder / "model.txt"
+        latest = folder / "latest.txt"
         self.best_rounds = lgb.Booster(model_file=best).current_iteration()
         if self.params["boosting"] == "dart":
             self.best_text = best.read_text()

@@ -51,7 +51,8 @@ exec 3<&0
     for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed"; done
 } &
 """
-LOOK_EVERY, DRAIN_WITHIN = 0.1, 1.0
+LOOK_EVERY = 0.1
+DRAIN_WITHIN = 1.0
 CHUNK = 1 << 16
 # A line on standard output that is longer than this, in bytes, cannot be read.
 LONGEST_LINE = 1 << 20
@@ -235,9 +236,8 @@ class Script:
                 )
             while not self._closed.is_set() and time.monotonic() < until:
                 if (ended := self._process.poll() is not None) and until == math.inf:
-                    until = (
-                        time.monotonic() + DRAIN_WITHIN
-                    )  # Processes that the script has left behind may write for ever.
+                    # Processes that the script has left behind may write for ever.
+                    until = time.monotonic() + DRAIN_WITHIN
                 ready = selector.select(0 if ended else LOOK_EVERY)
                 for key, _ in ready:
                     if not key.data(key.fileobj):

@@ -84,7 +84,8 @@ class Sources:
 
     def end(self) -> list[ScriptReport]:
         """Return the reports that were held back. Call this method when the script has ended."""
-        held, self._held = self._of_best_source(), []
+        held = self._of_best_source()
+        self._held = []
         return held
 
     def _of_best_source(self) -> list[ScriptReport]:

@@ -59,9 +59,8 @@ class ScriptRun:
         self.config, self.current, self.context = config, trial.current(), ray.train.get_context()
         self.rank = self.context.get_world_rank()
         self.checkpoint_dir = self.current.folder.parent / CHECKPOINT_DIR
-        self._copied: frozenset[tuple[str, int, int]] = (
-            frozenset()
-        )  # State of the checkpoint folder when it was last copied.
+        # State of the checkpoint folder when it was last copied.
+        self._copied: frozenset[tuple[str, int, int]] = frozenset()
         self._resumed = False
         self._last: Mapping[str, Any] | None = None  # Metrics of the latest report.
 
@@ -72,9 +71,8 @@ class ScriptRun:
         if self.rank == 0:
             self._fill_checkpoint_dir()
             address = _free_address(self.context.get_world_size())
-        address = broadcast_from_rank_zero(
-            address
-        )  # The other ranks wait here until the checkpoint folder is filled.
+        # The other ranks wait here until the checkpoint folder is filled.
+        address = broadcast_from_rank_zero(address)
         work = _temporary_folder()
         mlflow = MlflowFiles(work / "mlflow", self.current.metric, self.current.asked)
         environment = (
@@ -124,7 +122,8 @@ class ScriptRun:
             address: Address of the node of rank 0.
             port: A free port of this node.
         """
-        context, size = self.context, str(self.context.get_world_size())
+        context = self.context
+        size = str(self.context.get_world_size())
         kept = without(os.environ, OTHER_RUN)
         torchrun = {
             "RANK": str(self.rank),
@@ -207,9 +206,8 @@ class ScriptRun:
         try:
             yield
         except BaseException as e:
-            is_last = getattr(
-                e, "finished", False
-            )  # Only the exception that stops a loop has this attribute.
+            # Only the exception that stops a loop has this attribute.
+            is_last = getattr(e, "finished", False)
             if is_last and script.is_running:
                 report.done()
                 with contextlib.suppress(queue.Empty):
@@ -251,16 +249,16 @@ class ScriptRun:
             and script.sources.chosen != CALL
             and state_of(self.checkpoint_dir) != self._copied
         ):
-            self._report(
-                script, ScriptReport("", self._last, saves=True)
-            )  # The script has saved its model after its last report.
+            # The script has saved its model after its last report.
+            self._report(script, ScriptReport("", self._last, saves=True))
         broadcast_from_rank_zero(False)
 
     def _report(self, script: Script, report: ScriptReport) -> None:
         """Report a step on this rank, and tell the other ranks to do so."""
         folder = report.checkpoint
         if report.saves and (state := state_of(self.checkpoint_dir)) != self._copied:
-            self._copied, folder = state, self.checkpoint_dir
+            self._copied = state
+            folder = self.checkpoint_dir
         broadcast_from_rank_zero(True)
         self._last = report.metrics
         checkpoint = None if folder is None else ray.train.Checkpoint.from_directory(folder)
@@ -276,7 +274,8 @@ class ScriptRun:
         Raises:
             ScriptFailed: The script of this rank ended with an exit code other than 0.
         """
-        led, running = True, True
+        led = True
+        running = True
         _listen(script)
         while led or running:
             event = script.events.get()

@@ -169,7 +169,9 @@ class DatasetRows:
     """
 
     def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
-        self.dataset, self.device, self.workers = dataset, device, workers
+        self.dataset = dataset
+        self.device = device
+        self.workers = workers
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -102,7 +102,8 @@ class TorchTraining(NetworkSteps):
         self.asked = asked
         train = data["train"]
         self.targets = definition.targets(train.labels)
-        self.weights_of_rows, self.row_loss = None, None
+        self.weights_of_rows = None
+        self.row_loss = None
         if train.weights is not None:
             # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a
             # batch needs no division by its weights.
@@ -138,7 +139,8 @@ class TorchTraining(NetworkSteps):
         """Train the epochs that are left, and report each of them."""
         self.schedule = self._schedule()
         self.schedule.replay(self.step * self.updates, self.values)
-        cur, epochs = self.cur, self.settings.epochs
+        cur = self.cur
+        epochs = self.settings.epochs
         for epoch in range(self.step + 1, epochs + 1):
             # the seeds follow from the epoch, so a resumed trial repeats its draws
             set_seeds(cur.seed, epoch, self.ranks.rank)
@@ -157,7 +159,8 @@ class TorchTraining(NetworkSteps):
                 return
 
     def _schedule(self) -> Schedule:
-        settings, schedule = self.settings, None
+        settings = self.settings
+        schedule = None
         every_step = settings.schedule_every == "step"
         if settings.schedule is not None:
             function = resolve("params.schedule", settings.schedule)
@@ -188,7 +191,9 @@ class TorchTraining(NetworkSteps):
         return 0, because the sum of small batches takes a few percent of the time.
         """
         sum_losses = "train-loss" in self.asked
-        settings, device, rows = self.settings, self.ranks.device, len(self.targets)
+        settings = self.settings
+        device = self.ranks.device
+        rows = len(self.targets)
         order = torch.randperm(rows, device="cpu") if settings.shuffle else torch.arange(rows)
         targets = torch.split(self.targets[order.to(device)], settings.batch_size)
         weights: Iterable[torch.Tensor | None] = itertools.repeat(None, len(targets))
@@ -277,7 +282,8 @@ class TorchTraining(NetworkSteps):
         names = [name for name in self.asked if name.startswith("valid-")]
         if not names:
             return {}
-        outputs, valid = self.all_outputs("valid"), self.data["valid"]
+        outputs = self.all_outputs("valid")
+        valid = self.data["valid"]
         scores: dict[str, float] = {}
         if "valid-loss" in names:
             names.remove("valid-loss")

@@ -24,7 +24,8 @@ from ._torch_parallel import Ranks, weights_of
 if TYPE_CHECKING:
     import pandas as pd
 
-WEIGHTS, DEFINITION = "model.safetensors", "network.json"
+WEIGHTS = "model.safetensors"
+DEFINITION = "network.json"
 
 
 class Predictor(Protocol):

@@ -89,9 +89,8 @@ class Schedule:
         """
         self.steps = steps
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # PyTorch warns that no optimizer step came before
+            # PyTorch warns that no optimizer step came before.
+            warnings.simplefilter("ignore", UserWarning)
             if self.schedule is not None and self.every_step:
                 for _ in range(steps):
                     self.schedule.step()

@@ -36,7 +36,10 @@ class TorchBatches(torch.utils.data.Sampler[Any]):
     """
 
     def __init__(self, rows: int, size: int, seed: int | None = None):
-        self.rows, self.size, self.seed, self.epoch = rows, size, seed, 0
+        self.rows = rows
+        self.size = size
+        self.seed = seed
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch for the next iteration."""

@@ -139,17 +139,20 @@ def outputs_of(
         batch_size: Number of rows in a batch.
     """
     device = next(network.parameters()).device
-    total, parts = 0.0, [torch.zeros(0)]
+    total = 0.0
+    parts = [torch.zeros(0)]
     with evaluating(network):
         for batch in torch.utils.data.DataLoader(
             rows, batch_size=batch_size, collate_fn=collator(tokenizer)
         ):
             out = network(**{name: value.to(device) for name, value in batch.items()})
-            labelled, named = "labels" in batch, isinstance(out, dict)
-            logits = out["logits"] if named else out[1 if labelled else 0]
+            labelled = "labels" in batch
+            if not isinstance(out, dict):  # a tuple that begins with the loss, if there are labels
+                out = {"loss": out[0], "logits": out[1]} if labelled else {"logits": out[0]}
+            logits = out["logits"]
             parts.append(logits.to("cpu", torch.float32))
             if labelled:
-                total += float(out["loss"] if named else out[0]) * len(logits)
+                total += float(out["loss"]) * len(logits)
     return torch.cat(parts), total
 
 

@@ -10,12 +10,13 @@ from sweeps.core.label_columns import SEVERAL
 from sweeps.core.metrics import USUAL
 
 METRICS = {task: [name for name in names if name != "accuracy"] for task, names in USUAL.items()}
+# XGBoost fails if one of these is measured for the other classification.
 OF_ONE_TASK = (
     "logloss",
     "error",
     "mlogloss",
     "merror",
-)  # XGBoost fails if one of these is measured for the other classification
+)
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:

@@ -69,7 +69,8 @@ def train_func(config: Params) -> None:
         ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or
             the training ended early.
     """
-    cur, config = trial.current(), main_names("catboost", config, RESERVED)
+    cur = trial.current()
+    config = main_names("catboost", config, RESERVED)
     with tempfile.TemporaryDirectory() as scratch:
         training = CatBoostTraining(cur, config, parameters(config, cur), Path(scratch))
         training.restore()

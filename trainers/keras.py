@@ -178,10 +178,13 @@ class KerasTraining(Steps):
 
         from ._torch_loop import moments
 
-        cur, y, weights = self.cur, self.train.y, self.train.weights
+        cur = self.cur
+        y = self.train.y
+        weights = self.train.weights
         if weights is not None:  # with a mean of 1, the weights do not change the learning rate
             weights = weights / self.ranks.average(weights.mean(keepdims=True))
-        mean, std = 0.0, 1.0
+        mean = 0.0
+        std = 1.0
         if cur.task == "regression" and cur.options["standardize_target"]:
             device = self.ranks.device
             parts = None if weights is None else torch.tensor(weights, device=device)
@@ -217,7 +220,8 @@ class KerasTraining(Steps):
 
     def _average_gradients(self) -> None:
         """Make the optimizer apply the mean of the gradients of all ranks."""
-        optimizer, ops = self.network.optimizer, self.keras.ops
+        optimizer = self.network.optimizer
+        ops = self.keras.ops
         apply = optimizer.apply
 
         def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
@@ -302,7 +306,8 @@ class KerasTraining(Steps):
 
     def final(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Measure the model of the best epoch on train and valid."""
-        latest, task = self.network.get_weights(), self.description.task
+        latest = self.network.get_weights()
+        task = self.description.task
         self.network.set_weights(self.weights or latest)
         labels = self.ranks.gather_array(self.train.y)
         predictions = self.ranks.gather_array(self._predict(self.train))
@@ -322,7 +327,8 @@ class KerasTraining(Steps):
         A copy of the model predicts the check rows, because a GPU rounds differently from the CPU,
         on which a bundle predicts.
         """
-        latest, optimizer = self.network.get_weights(), self.network.optimizer
+        latest = self.network.get_weights()
+        optimizer = self.network.optimizer
         self.copy.network.set_weights(self.weights or latest)
         self.description.save(self.copy.network, folder)
         weights = {f"weight-{number}": value for number, value in enumerate(latest)}
@@ -343,7 +349,8 @@ class KerasTraining(Steps):
         Raises:
             ValueError: The weights in the checkpoint do not have the network's shapes.
         """
-        network, optimizer = self.network, self.network.optimizer
+        network = self.network
+        optimizer = self.network.optimizer
         if self.best is not None:
             self.weights = self.description.load(folder).get_weights()
         with np.load(folder / LATEST) as latest:

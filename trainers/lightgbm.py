@@ -53,7 +53,8 @@ def train_func(config: Params) -> None:
         ValueError: The data has no label, a column is not numeric, a parameter is refused, or a
             requested metric is unknown.
     """
-    cur, config = trial.current(), main_names("lightgbm", config, RESERVED)
+    cur = trial.current()
+    config = main_names("lightgbm", config, RESERVED)
     training = LightGBMTraining(cur, config, parameters(config, cur) | _network())
     training.restore()
     training.train()

@@ -84,7 +84,8 @@ def train_func(config: Params) -> None:
     """
     import ray.train
 
-    cur, checkpoint = trial.current(), ray.train.get_checkpoint()
+    cur = trial.current()
+    checkpoint = ray.train.get_checkpoint()
     # Lightning advises to use more processes for the batches, and describes the hardware.
     warnings.simplefilter("ignore", PossibleUserWarning)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -181,7 +182,8 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         """
         import ray.train.lightning
 
-        device, alone = self.ranks.device, self.ranks.world == 1
+        device = self.ranks.device
+        alone = self.ranks.world == 1
         is_cpu = device.type == "cpu"
         if alone:
             placement: Params = {

@@ -87,7 +87,8 @@ class _Steps(Steps):
     def __init__(self, cur: trial.Current, params: Params):
         self.params = params
         self.task = require_task(cur.task)
-        options, reference = cur.options, cur.options["estimator"]
+        options = cur.options
+        reference = cur.options["estimator"]
         estimator = build(reference, params, cur)
         self.training = EstimatorTraining(
             estimator,
@@ -142,7 +143,8 @@ class _Steps(Steps):
 
         If the estimator fails because of text, the error names the columns.
         """
-        rows, classes = self.train, len(self.cur.classes or ())
+        rows = self.train
+        classes = len(self.cur.classes or ())
         try:
             self.training.run(step, rows.features, rows.label, classes=classes, weight=rows.weight)
         except ValueError as e:
@@ -193,7 +195,8 @@ class _Steps(Steps):
 
     def load(self, folder: Path) -> None:
         """Restore the estimators that `save` wrote."""
-        best, latest = folder / "model.pkl", folder / "latest.pkl"
+        best = folder / "model.pkl"
+        latest = folder / "latest.pkl"
         self.training.resume(
             pickle.loads((latest if latest.exists() else best).read_bytes()),
             self.params,

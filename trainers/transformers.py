@@ -71,7 +71,8 @@ def train_func(config: Params) -> None:
     import ray.train
     import ray.train.huggingface.transformers as ray_transformers
 
-    cur, checkpoint = trial.current(), ray.train.get_checkpoint()
+    cur = trial.current()
+    checkpoint = ray.train.get_checkpoint()
     transformers.utils.logging.disable_progress_bar()
     set_seeds(cur.seed)
     training = TransformersTraining(config, cur)
@@ -125,7 +126,8 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
                 "`trainer.dataset` for other data"
             )
         dataset = options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"
-        make_model, convert = references.resolve(options["model"]), references.resolve(dataset)
+        make_model = references.resolve(options["model"])
+        convert = references.resolve(dataset)
         functions = [make_model, convert]
         if options["tokenizer"] is not None:
             make_tokenizer = references.resolve(options["tokenizer"])
@@ -173,7 +175,8 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
         Args:
             key: Text that is the same for trials that encode the rows in the same way.
         """
-        cur, description = self.cur, self.description
+        cur = self.cur
+        description = self.description
         kept: Params = cur.cached("transformers.rows", dict)
         if kept.get("key") != key:  # only the latest encoding is kept
             splits = {split: read_rows(split, cur) for split in SPLITS}
@@ -326,8 +329,10 @@ class _Trainer(transformers.Trainer):
 
         `Accelerator.prepare` is not called, because it would share the rows among the ranks again.
         """
-        training, args = self.training, self.args
-        rows, ranks = training.rows["train"], training.ranks
+        training = self.training
+        args = self.args
+        rows = training.rows["train"]
+        ranks = training.ranks
         training.batches = TorchBatches(
             len(rows), self._train_batch_size, seed_of(args.seed, ranks.rank)
         )
@@ -358,7 +363,8 @@ class _Trainer(transformers.Trainer):
         If a checkpoint is due, Transformers saves first, and `on_save` of the training reports the
         step.
         """
-        training, state = self.training, self.state
+        training = self.training
+        state = self.state
         metrics = training.measure(self.args.per_device_eval_batch_size)
         due = training.end(metrics, last=state.global_step >= state.max_steps)
         if due:

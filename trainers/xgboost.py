@@ -58,7 +58,8 @@ def train_func(config: Params) -> None:
         ValueError: The data has no label, a column is not numeric, or XGBoost does not have a
             requested metric.
     """
-    cur, config = trial.current(), main_names("xgboost", config)
+    cur = trial.current()
+    config = main_names("xgboost", config)
     training = XGBoostTraining(cur, config, parameters(config, cur))
     training.restore()
     training.run(training.step)

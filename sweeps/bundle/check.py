@@ -56,9 +56,8 @@ def check(folder: Path) -> float | None:
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    model = pyfunc.load_model(
-        str(folder), suppress_warnings=True
-    )  # The warnings compare versions, which takes a second.
+    # The warnings compare versions, which takes a second.
+    model = pyfunc.load_model(str(folder), suppress_warnings=True)
     if not (folder / DATA_FOLDER / CHECK_ROWS).is_file():
         return None
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
@@ -91,7 +90,8 @@ def _measure_speed(model: PyFuncModel, rows: pd.DataFrame, seconds: float) -> fl
         rows = pd.concat([rows] * copies, ignore_index=True)
         began = time.perf_counter()
         model.predict(rows)
-        seconds, copies = max(time.perf_counter() - began, 1e-6), 8
+        seconds = max(time.perf_counter() - began, 1e-6)
+        copies = 8
     return len(rows) / seconds
 
 

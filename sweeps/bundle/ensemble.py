@@ -21,6 +21,7 @@ from sweeps.core.files.trust import UntrustedFile
 from sweeps.core.plugins import references
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
+from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import Trial
 from sweeps.data.prepared_store import DatasetInfo
 from sweeps.data.preprocessing.fit import data_key, label_values
@@ -47,7 +48,8 @@ def require_supported(space: Space) -> None:
     Raises:
         InputError: They cannot. The message gives the reason and the next step.
     """
-    metric, goals = space.objective.metric, [o.metric for o in space.objectives]
+    metric = space.objective.metric
+    objectives = [o.metric for o in space.objectives]
     if space.trainer.load is None:
         text = (
             "needs the key `load` of the trainer, a function that loads a model from a "
@@ -65,10 +67,10 @@ def require_supported(space: Space) -> None:
             "does not work with streamed data, because the rows of valid must fit in memory; "
             "write `data.ingest: memory`"
         )
-    elif len(goals) > 1:
+    elif len(objectives) > 1:
         text = (
-            f"needs a single objective, but this sweep has {len(goals)}: {', '.join(goals)}; use "
-            "--pareto, or --trial ID"
+            f"needs a single objective, but this sweep has {len(objectives)}: "
+            f"{', '.join(objectives)}; use --pareto, or --trial ID"
         )
     elif metric in COSTS:
         text = (
@@ -145,25 +147,26 @@ class EnsembleExport:
             raise InputError(OPTION, text + "".join(reasons[:1]))
         weights = {models[i]: weight for i, weight in chosen.weights.items()}
         single = models[chosen.single]
-        tests, note = self._score_test(weights, single, info)
-        members = self._members(weights, dict(zip(models, chosen.singles, strict=True)), tests)
-        about = {
+        test_scores, note = self._score_test(weights, single, info)
+        valid_scores = dict(zip(models, chosen.singles, strict=True))
+        members = self._members(weights, valid_scores, test_scores)
+        ensemble = {
             "rounds": rounds,
             "values": chosen.rounds,
             "rows": len(labels),
             "candidates": {model.trial: model.step for model in candidates},
             "single": {
                 "trial": single.trial,
-                "value": chosen.singles[chosen.single],
-                "test": tests.get(single),
+                "value": valid_scores[single],
+                "test": test_scores.get(single),
             },
         }
         facts: Facts = {
             **self.models.facts(self.variants.fingerprint),
             "trial": None,
             "value": chosen.value,
-            "test": tests.get(None),
-            "ensemble": about,
+            "test": test_scores.get(None),
+            "ensemble": ensemble,
         }
         self._write(target, weights, members, facts=facts)
         notes = _summary(facts, members, len(models))
@@ -255,10 +258,11 @@ class EnsembleExport:
             info: Information about the data.
 
         Returns:
-            The score of each model, and the score of the average under the key None. Empty if there
-            is no test split. The second result is a note that says why a score cannot be computed.
+            The score of each model, and the score of the average under the key None; {} if there is
+            no test split. The second result is a note that says why the score of the average cannot
+            be computed; None if it can.
         """
-        outputs: dict[SavedModel | None, np.ndarray] = {}
+        outputs: dict[SavedModel, np.ndarray] = {}
         for model in (*weights, single):
             trial = self.trial(model)
             test = self.models.prepared.load_test(trial.data)
@@ -266,10 +270,11 @@ class EnsembleExport:
                 return {}, None
             rows, labels = test
             outputs[model] = self._predict(model, self.models.chain(trial).transform(rows), info)
-        outputs[None] = average([outputs[model] for model in weights], list(weights.values()))
         scores: dict[SavedModel | None, float | None] = {}
-        for key, output in outputs.items():
-            scores[key], note = score_test(self.metric, info.task, labels, output)
+        for model, output in outputs.items():
+            scores[model], _ = score_test(self.metric, info.task, labels, output)
+        averaged = average([outputs[model] for model in weights], list(weights.values()))
+        scores[None], note = score_test(self.metric, info.task, labels, averaged)
         return scores, note
 
     def _members(
@@ -322,13 +327,15 @@ class EnsembleExport:
             recorded = [recorded_predictions(model.checkpoint) for model in trained.values()]
             classes = len(first.classes or ())
             outputs = [to_numbers(r, first.task, classes) for r in recorded if r is not None]
-            is_whole = len(outputs) == len(trained)
+            expected = None  # if a member has no recorded predictions, their average is unknown
+            if len(outputs) == len(trained):
+                expected = average(outputs, list(weights.values()))
             write.write_bundle(
                 target / "bundle",
                 models=trained,
                 code=self.models.code,
                 info=replace(first, check=check),
-                expected=average(outputs, list(weights.values())) if is_whole else None,
+                expected=expected,
                 training=to_json_value(facts),
                 members=described,
             )
@@ -347,9 +354,9 @@ class EnsembleExport:
             for trial, reason in self.problems.items()
         ]
         more = len(notes) - SHOWN_REASONS
-        if more > 0:
-            notes[SHOWN_REASONS:] = [f"note: {more} more trials are no candidates"]
-        return notes
+        if more <= 0:
+            return notes
+        return [*notes[:SHOWN_REASONS], f"note: {more} more trials are no candidates"]
 
 
 def _summary(facts: Facts, members: Sequence[Member], used: int) -> list[str]:
@@ -370,8 +377,8 @@ def _summary(facts: Facts, members: Sequence[Member], used: int) -> list[str]:
             lines.append(f"{scored} for the ensemble, {best}")
     rounds = about["rounds"]
     line = (
-        f"members: {members_text(members)}; chosen in {rounds} round{'s' * (rounds != 1)} "
-        f"among {used} trial{'s' * (used != 1)}"
+        f"members: {members_text(members)}; chosen in {count_noun(rounds, 'round')} among "
+        f"{count_noun(used, 'trial')}"
     )
     if len(members) == 1 and rounds > 1:
         line += "; no average scored better than this model alone"

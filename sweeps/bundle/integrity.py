@@ -96,7 +96,8 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
         IntegrityError: A file differs from the manifest, is missing, or is not listed. The message
             names the first such file.
     """
-    manifest, digest = bundle / MANIFEST, bundle / DIGEST
+    manifest = bundle / MANIFEST
+    digest = bundle / DIGEST
     for file in (manifest, digest):
         if not os.path.lexists(file):
             raise IntegrityError(f"{bundle}: {file.name} is missing")

@@ -70,7 +70,8 @@ def _single(manifest: Manifest) -> Iterator[str]:
 
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
-    facts, about = manifest.training, manifest.training["ensemble"]
+    facts = manifest.training
+    about = manifest.training["ensemble"]
     metric = _code_cell(base_name(facts["metric"]))
     count = len(manifest.members)
     total = sum(m.weight for m in manifest.members)

@@ -142,7 +142,8 @@ def _filesystem(path: str | Path) -> tuple[fs.FileSystem, str]:
 
 
 def _is_same_file(source: str | Path, target: str | Path) -> bool:
-    first, second = _filesystem(source), _filesystem(target)
+    first = _filesystem(source)
+    second = _filesystem(target)
     if isinstance(first[0], fs.LocalFileSystem) and isinstance(second[0], fs.LocalFileSystem):
         return Path(second[1]).exists() and Path(second[1]).samefile(first[1])
     return first == second

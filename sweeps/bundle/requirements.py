@@ -62,7 +62,8 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
         The requirements.
     """
     roots = tuple(roots)
-    pending, seen = list(modules), set()
+    pending = list(modules)
+    seen = set()
     local: dict[str, Path] = {}
     ours: dict[str, Path] = {}
     packages: set[str] = set()
@@ -111,7 +112,9 @@ def fingerprint(
     Returns:
         The SHA-256 in hex.
     """
-    modules, roots, digest = list(modules), list(roots), hashlib.sha256()
+    modules = list(modules)
+    roots = list(roots)
+    digest = hashlib.sha256()
     sources = {
         module: file
         for module in modules

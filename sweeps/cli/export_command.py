@@ -86,9 +86,8 @@ def export(
     if name is not None:
         model_registry.check_names(name, alias)
     folder = fetched(sweep, root)
-    reuse = (
-        name is not None
-    )  # To register a model, an earlier export of this model can be used again.
+    # To register a model, an earlier export of this model can be used again.
+    reuse = name is not None
     written = sweep_exports.export(folder, top=top, pareto=pareto, reuse=reuse, **how)
     for exported in written:
         click.echo(exported.path)

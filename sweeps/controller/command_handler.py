@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from sweeps.core.errors import InputError
+from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
@@ -59,9 +60,8 @@ class CommandHandler:
         self._may_start_trials = may_start_trials
         self.queue = CommandQueue(search.store.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
-        self._search.store.record_sweep_pause(
-            False
-        )  # An earlier process may have died during a pause.
+        # An earlier process may have died during a pause.
+        self._search.store.record_sweep_pause(False)
 
     def poll(self) -> None:
         """Carry out the commands that have arrived."""
@@ -202,5 +202,7 @@ class CommandHandler:
 
 def _trials(count: int, verb: bool = True) -> str:
     """Return a number of trials as text, such as `1 trial is` or `2 trials are`."""
-    noun = f"{count} trial{'s' * (count != 1)}"
-    return f"{noun} {'is' if count == 1 else 'are'}" if verb else noun
+    noun = count_noun(count, "trial")
+    if not verb:
+        return noun
+    return f"{noun} is" if count == 1 else f"{noun} are"

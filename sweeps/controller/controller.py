@@ -215,7 +215,8 @@ class SweepController:
         Returns:
             False if the trial has ended or was paused.
         """
-        number, end = int(update.trial), update.end
+        number = int(update.trial)
+        end = update.end
         if number not in self.running:
             return False
         if update.events:
@@ -361,7 +362,8 @@ class SweepController:
         """
         if self.reason is None:
             self.commands.end_pause()
-            self.driver.reason, self.driver.unfinished = reason, state
+            self.driver.reason = reason
+            self.driver.unfinished = state
             self.pool.interrupt.remote(state)
 
     def close(self, failed: bool = False) -> None:

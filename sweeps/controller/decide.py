@@ -88,7 +88,8 @@ def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[Co
 
     It ends or is paused if the earlier driver would have decided so at the trial's last step.
     """
-    scheduler, steps = policy.scheduler, state.steps
+    scheduler = policy.scheduler
+    steps = state.steps
     saved = state.checkpoint.step if state.checkpoint else 0
     # With several ranks, one rank may not have written its part of the last checkpoint, so the last
     # complete checkpoint counts.
@@ -122,7 +123,8 @@ def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) 
 
 def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> Command:
     """Let the scheduler decide about a trial at a rung, unless it continues anyway."""
-    number, scheduler = state.number, policy.scheduler
+    number = state.number
+    scheduler = policy.scheduler
     repeats = state.trial.repeat_of is not None  # A repeat is never stopped.
     # After a failed attempt, a trial reaches a rung again. It may have been decided on, or the
     # trial may have got past it before an earlier driver died.
@@ -169,7 +171,8 @@ def reason_of_stop(driver: DriverState, number: int, policy: Policy) -> str | No
 
 def _over_limit(driver: DriverState, event: LimitsChecked, policy: Policy) -> Iterable[StopSweep]:
     """Stop the sweep if it has reached a limit of the space file and has trials left."""
-    budget, limits = driver.sweep.budget, policy.space.limits
+    budget = driver.sweep.budget
+    limits = policy.space.limits
     if driver.reason is not None:
         return
     if ranking.should_abort(budget.ended[policy.earlier_ended :]):

@@ -57,10 +57,10 @@ class PoolMonitor:
         """
         if self._prefit is None or not _is_ready(self._prefit):
             return None
-        reference, self._prefit = self._prefit, None
-        return _input_error(
-            reference
-        )  # If the pool was lost, the chains are fitted when trials need them.
+        reference = self._prefit
+        self._prefit = None
+        # If the pool was lost, the chains are fitted when trials need them.
+        return _input_error(reference)
 
     def pool_was_restarted(self) -> bool:
         """Return whether the pool's process was lost since the last call.
@@ -74,14 +74,16 @@ class PoolMonitor:
         if not _is_ready(self._life):
             return False
         self._all_started = False
-        reference, self._life = self._life, self._pool.life.remote()
+        reference = self._life
+        self._life = self._pool.life.remote()
         self.data_error = _input_error(reference)
         return self.data_error is None
 
     def update_usage(self) -> None:
         """Store the pool's report if it has arrived, and request the next report."""
         if self._requested_usage is not None and _is_ready(self._requested_usage):
-            reference, self._requested_usage = self._requested_usage, None
+            reference = self._requested_usage
+            self._requested_usage = None
             with contextlib.suppress(ray.exceptions.RayError):
                 self.usage = ray.get(reference)
                 self._save_stages(self.usage)

@@ -132,7 +132,8 @@ class SweepProgress:
                 state.best_value, value, self._store.minimize
             )
             if better and (best is None or can_win(state)):
-                leader, value = (state.id, self._seconds(state, run)), state.best_value
+                leader = (state.id, self._seconds(state, run))
+                value = state.best_value
         return leader
 
     def _seconds_of_all(self, ended: Result) -> float:
@@ -143,7 +144,8 @@ class SweepProgress:
     def _seconds(self, state: TrialState, run: Run) -> float:
         """Return the seconds of a running trial with a value; see `leader`."""
         assert run.reported is not None and state.best_step is not None
-        spent, step = run.reported - run.began, state.steps
+        spent = run.reported - run.began
+        step = state.steps
         if folds := self._space.data.folds:
             return spent * folds / step
         if self._space.scheduler.counts_rows:
@@ -192,7 +194,8 @@ class SweepProgress:
             reason: Reason why the sweep is ending early; None if it is not ending early.
             stage: Current phase of the sweep if no trials run.
         """
-        budget, objective = self._search.budget, self._space.objective
+        budget = self._search.budget
+        objective = self._space.objective
         states = Counter(s.value for s in budget.ended)
         states["RUNNING"] = len(self.running)
         states.update(["PAUSED"] * len(self._search.view.paused))
@@ -233,7 +236,8 @@ class SweepProgress:
         """Return a line for each node that was lost or has joined since the last call."""
         if self.usage is None:
             return ()
-        before, after = self._nodes, self.usage.nodes
+        before = self._nodes
+        after = self.usage.nodes
         self._nodes = after
         changed = sorted(before.items() ^ after.items()) if before else ()
         words = {True: "was lost", False: "has joined"}

@@ -265,7 +265,9 @@ class SweepSession:
 
         from sweeps.bundle.requirements import fingerprint
 
-        trainer, loop, before = self.space.trainer, self.space.trainer.loop, self.fingerprint
+        trainer = self.space.trainer
+        loop = self.space.trainer.loop
+        before = self.fingerprint
         names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
         scripts = command_files(self.space, self.roots)
         now = fingerprint([references.parse(name)[0] for name in names], self.roots, scripts)

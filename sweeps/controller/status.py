@@ -172,12 +172,13 @@ def status_line(s: SweepStatus) -> str:
         parts.append(f"ending early: {s.reason}")
     if s.front:
         parts.append(f"{s.front} on the Pareto front")
-    left = (
-        f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left"
-        if s.left
-        else ""
-    )
-    parts += [s.stage, format_clock(s.seconds)] if s.stage else [format_clock(s.seconds) + left]
+    clock = format_clock(s.seconds)
+    if s.stage:
+        parts.append(s.stage)
+    elif s.left:
+        bound = "at most" if s.left.at_most else "about"
+        clock += f", {bound} {format_clock(s.left.seconds)} left"
+    parts.append(clock)
     return " · ".join(parts)
 
 

@@ -33,7 +33,8 @@ class TimeLimits:
         Args:
             now: The current time by the monotonic clock.
         """
-        timeout, deadline = self._policy.space.limits.timeout, self._deadline
+        timeout = self._policy.space.limits.timeout
+        deadline = self._deadline
         ends = {} if timeout is None else {"limits.timeout": self._began + timeout}
         if deadline is not None:
             ends["--minutes"] = deadline.end - self._reserve(deadline, now)

@@ -192,7 +192,8 @@ class TrialLifecycle:
 
         With the state RUNNING, the trial was interrupted and can be resumed.
         """
-        number, runs = command.number, command.number in self.progress.running
+        number = command.number
+        runs = command.number in self.progress.running
         self._forget_interrupted(number)
         self._pool_deaths = 0
         if not runs:

@@ -53,7 +53,7 @@ class Constraint:
         over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
             return min(over, 0.0)
-        return max(over, sys.float_info.min) if over == over else sys.float_info.max
+        return sys.float_info.max if math.isnan(over) else max(over, sys.float_info.min)
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"

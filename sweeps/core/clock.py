@@ -36,7 +36,8 @@ def monotonic() -> float:
 def replaced(clock: Clock) -> Iterator[None]:
     """Context manager that lets this process use another clock."""
     global _clock
-    before, _clock = _clock, clock
+    before = _clock
+    _clock = clock
     try:
         yield
     finally:

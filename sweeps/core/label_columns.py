@@ -23,7 +23,9 @@ QUERY = "sweeps_query"
 
 def label_columns(label: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of a label's columns: () without a label."""
-    return () if label is None else (label,) if isinstance(label, str) else tuple(label)
+    if label is None:
+        return ()
+    return (label,) if isinstance(label, str) else tuple(label)
 
 
 def shown(label: str | Sequence[str] | None) -> str:

@@ -109,7 +109,7 @@ def scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
         return call(name, y, p)
     except ValueError as e:
         try:
-            call(name, y, np.full_like(p, 1 / p[0].size))
+            call(name, y, np.full_like(p, 1 / p[0].size))  # equal probabilities of all classes
         except ValueError:
             raise ValueError(
                 f"the metric `{name}` cannot be computed for these labels: {e}"

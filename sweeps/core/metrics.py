@@ -30,11 +30,12 @@ from .metric_functions import auc, error_rate, f1, log_loss, mae, mse, r2, score
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)
+# With two classes, the label 0 or 1 is compared with the probability of class 1.
 NUMERIC = (
     "binary",
     "regression",
     MULTIOUTPUT,
-)  # with two classes, the label 0 or 1 is compared with the probability of class 1
+)
 
 Input = Literal["classes", "scores", "probabilities"]
 
@@ -125,7 +126,8 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     """
     import numpy as np
 
-    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    y_true = np.asarray(y_true)
+    y_pred = np.asarray(y_pred)
     if references.is_reference(metric):
         return _call(metric, y_true, y_pred.astype(np.float64))
     known = find(metric, task)
@@ -139,7 +141,9 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         _check_predictions(metric, task, y_pred)
     if task == MULTILABEL and base_name(metric) in OWN:
         # As in XGBoost, each value of each column counts like a row with one label.
-        y_true, y_pred, task = y_true.ravel(), y_pred.ravel(), "binary"
+        y_true = y_true.ravel()
+        y_pred = y_pred.ravel()
+        task = "binary"
     if task in SEVERAL:
         return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:

@@ -195,9 +195,8 @@ def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
         if amount > 0
     ]
     part = dict(shape.per_worker).get("GPU", 0.0)
-    if (
-        0 < part < 1
-    ):  # a worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three
+    # A worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three.
+    if 0 < part < 1:
         counts.append(int(cluster["GPU"] + EPSILON) * int((1 + EPSILON) // part) // shape.workers)
     return min(counts) if counts else 1_000_000
 

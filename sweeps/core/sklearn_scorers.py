@@ -74,7 +74,6 @@ def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     model = _Classifier(classes)
     if len(np.unique(y_true)) == classes or not any(part in name for part in _TAKE_LABELS):
         return float(scorer(model, y_pred, y_true))
-    with sklearn.config_context(
-        enable_metadata_routing=True
-    ):  # without routing, a scorer takes no further arguments
+    # Without routing, a scorer takes no further arguments.
+    with sklearn.config_context(enable_metadata_routing=True):
         return float(scorer(model, y_pred, y_true, labels=list(range(classes))))

@@ -173,15 +173,13 @@ class GangSizePeriod:
         return {"scaling.num_workers": float(self.workers)}
 
     def __str__(self) -> str:
-        first, last = self.step + 1, self.reported
-        again = (
-            f" (trained step {first} again)"
-            if first == last
-            else f" (trained steps {first} to {last} again)"
-            if first < last
-            else ""
-        )
-        return f"{self.workers} from step {self.reported + 1}{again}"
+        text = f"{self.workers} from step {self.reported + 1}"
+        first = self.step + 1
+        last = self.reported
+        if first > last:
+            return text
+        repeated = f"step {first}" if first == last else f"steps {first} to {last}"
+        return f"{text} (trained {repeated} again)"
 
 
 @dataclass(frozen=True)

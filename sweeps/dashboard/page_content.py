@@ -138,9 +138,11 @@ def fits(row: Sequence[Cell], word: str, places: Mapping[str, int]) -> bool:
     match = COMPARISON.fullmatch(word)
     if match is None or match[1] not in places:
         return any(word in str(cell).lower() for cell in row if cell is not None)
-    cell, compare, wanted = row[places[match[1]]], OPERATORS[match[2]], match[3]
+    name, sign, wanted = match.groups()
+    cell = row[places[name]]
+    compare = OPERATORS[sign]
     if cell is None:
-        return match[2] == "!="
+        return sign == "!="
     if is_number(cell):
         try:
             return bool(compare(cell, float(wanted)))
@@ -159,8 +161,8 @@ def _cell(value: JsonValue) -> Cell:
 def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return the facts above the table of trials, as (name, value)."""
     summary = snapshot.summary
-    of = f"of {summary.total:,} trials" if summary.total else "trials"
-    facts = [(of, count_states(summary.trials) or "none")]
+    name = f"of {summary.total:,} trials" if summary.total else "trials"
+    facts = [(name, count_states(summary.trials) or "none")]
     if summary.best is not None:
         trial, value = summary.best
         facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))

@@ -1,9 +1,9 @@
-"""The pool: an actor that owns all workers, runs each trial on a gang, and passes messages.
+"""The pool: an actor that owns all workers and runs each trial on a gang.
 
-The messages go between the driver and the ranks. Ray restarts the pool if its process is lost. The
-workers die with the pool, because Ray ends all actors that a dead process has started. The driver
-then sends what the study knows of each running trial (`TrialState`), and the trials continue from
-their checkpoints.
+The pool passes messages between the driver and the ranks. Ray restarts the pool if its process is
+lost. The workers die with the pool, because Ray ends all actors that a dead process has started.
+The driver then sends the recorded state of each running trial (`TrialState`), and the trials
+continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -143,15 +143,16 @@ class _Pool(RankCalls):
         self.services.delete_noted(paths)
 
     async def life(self) -> None:
-        """Wait forever.
+        """Wait forever, so that a caller who waits for this method learns when the pool has died.
 
-        A caller that waits for this method gets an exception when the pool has died.
+        The caller then gets an exception of Ray.
 
         Raises:
             InputError: The process that held the data has died, and the data has changed since the
                 sweep began.
         """
-        raise await asyncio.shield(self.data_requests.refused)
+        error = await asyncio.shield(self.data_requests.refused)
+        raise error
 
     # ---- methods for the driver
 
@@ -337,7 +338,7 @@ class _Pool(RankCalls):
         await self.interrupt(self.stopping or State.RUNNING)
         await self.workers.close_all(CLOSE_WITHIN)
 
-    # ---- what the driver waits for
+    # ---- the call that the driver waits for
 
     async def step(self, trial_id: str) -> dict[str, TrialUpdate]:
         """Wait until a trial ends, waits at a rung, stores a checkpoint, or reports.
@@ -349,8 +350,8 @@ class _Pool(RankCalls):
                 `START_WITHIN` seconds.
 
         Returns:
-            What happened since the last call, with the key "update". Ray Tune treats this dict as
-            a result of the trial.
+            The changes since the last call, with the key "update". Ray Tune treats this dict as a
+            result of the trial.
 
         Raises:
             KeyError: The driver did not start the trial within this time.
@@ -361,16 +362,15 @@ class _Pool(RankCalls):
         running = self.trials[trial_id]
         running.parts.mark_recorded()
         self.services.delete_unneeded(running)
-        since = clock.monotonic()
+        answer_at = clock.monotonic() + PROGRESS_EVERY
         while not running.is_urgent:
-            left = PROGRESS_EVERY - (clock.monotonic() - since)
+            left = answer_at - clock.monotonic()
             if running.has_unsent and left <= 0:
                 break
             running.changed.clear()
+            timeout = max(left, 0.05) if running.has_unsent else None
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(
-                    running.changed.wait(), max(left, 0.05) if running.has_unsent else None
-                )
+                await asyncio.wait_for(running.changed.wait(), timeout)
         return {"update": running.next_update()}
 
     # ---- methods for workers

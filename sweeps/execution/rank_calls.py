@@ -131,10 +131,10 @@ class RankCalls:
         """Wait for the driver's decision at a rung: True if the trial continues."""
         decision = running.decisions[update.step]
         running.update_rungs(together=bool(self.job.milestones))
-        since, began = clock.monotonic(), running.began
+        since = clock.monotonic()
+        began = running.began
         continues = await asyncio.shield(decision)
-        if (
-            update.rank == 0 and began is not None and running.began == began
-        ):  # An attempt does not include the time of the decision.
+        # An attempt does not include the time of the decision.
+        if update.rank == 0 and began is not None and running.began == began:
             running.began += clock.monotonic() - since
         return continues

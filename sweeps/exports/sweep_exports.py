@@ -234,7 +234,11 @@ class _Export:
     def _target(self, number: int, output: Path | None, several: bool) -> Path:
         if output is not None:
             return output / format_trial_id(number) if several else output
-        suffix = "-refit" if self.refit else "-latest" if self.latest else ""
+        suffix = ""
+        if self.refit:
+            suffix = "-refit"
+        elif self.latest:
+            suffix = "-latest"
         return SweepFolder(self.folder).exports / f"{format_trial_id(number)}{suffix}"
 
     def _holds_model(self, target: Path, number: int) -> bool:

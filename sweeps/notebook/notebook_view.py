@@ -63,7 +63,8 @@ class NotebookView:
         messages = [*status.messages, *([STOPPING] if status.reason == "interrupted" else [])]
         new = [message for message in messages if message not in self._messages]
         self._messages += new
-        before, self._status = self._status, status
+        before = self._status
+        self._status = status
         changed = before is None or (before.stage, before.reason) != (status.stage, status.reason)
         if new or changed or time.monotonic() - self._shown_at >= UPDATE_EVERY:
             self._show(status, first=before is None)

@@ -41,7 +41,8 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
         space: The search space.
         counts: Number of trials of each cell of `space.cells`.
     """
-    chain, trials = space.sections.get("preprocessor"), sum(counts)
+    chain = space.sections.get("preprocessor")
+    trials = sum(counts)
     if not any(isinstance(part, Step) for part in walk(chain)):
         return FitCount(0, exact=True)
     dims = [*dimensions(space.sections.get("data")), *dimensions(chain)]

@@ -123,7 +123,8 @@ def _search(plan: Plan) -> str:
 
     If the space file does not name an algorithm, also say why sweeps chose this one.
     """
-    reason, name = plan.space.algorithm_reason, plan.space.search.algorithm
+    reason = plan.space.algorithm_reason
+    name = plan.space.search.algorithm
     if not plan.space.dimensions:
         return f"{name}, which has nothing to choose: no dimension is tuned"
     return name + (f", chosen by sweeps: {reason}" if reason else "")
@@ -133,7 +134,8 @@ def _trials(plan: Plan) -> str:
     """Describe the number of trials and the number of repeats."""
     text = f"{plan.trials}"
     if cells := plan.cells:
-        least, most = min(plan.counts), max(plan.counts)
+        least = min(plan.counts)
+        most = max(plan.counts)
         text += f" in {count_noun(len(cells), 'cell')}"
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
         if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
@@ -148,7 +150,8 @@ def _trials(plan: Plan) -> str:
     if plan.configurations is not None:
         all_run = ", and each is tried once" * (plan.trials == plan.configurations)
         text += f"; the space has {count_noun(plan.configurations, 'configuration')}{all_run}"
-    limits, repeats = plan.space.limits, plan.space.repeats.count
+    limits = plan.space.limits
+    repeats = plan.space.repeats.count
     if repeats > 1:
         total = plan.trials + plan.repeats
         text += f"; each complete trial is run {repeats} times, at most {total} trials in all"
@@ -254,7 +257,8 @@ def _fits(plan: Plan) -> str:
 
 def _steps(plan: Plan) -> list[str]:
     """Describe the number of steps, and the steps at which the scheduler compares trials."""
-    steps, name = plan.steps, plan.space.scheduler.name
+    steps = plan.steps
+    name = plan.space.scheduler.name
     if steps is None and (folds := plan.space.data.folds):
         return [f"at most {folds * plan.trials:,}: a trial has one step for each of {folds} folds"]
     if steps is None:
@@ -291,7 +295,8 @@ def _steps(plan: Plan) -> list[str]:
 
 def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
     """Describe on how many rows the trials train, if the scheduler counts rows."""
-    typical, most = f"{steps.typical / steps.max_t:,.1f}", f"{steps.most / steps.max_t:,.1f}"
+    typical = f"{steps.typical / steps.max_t:,.1f}"
+    most = f"{steps.most / steps.max_t:,.1f}"
     shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
     compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
     whole = plan.trials + plan.repeats

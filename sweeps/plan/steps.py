@@ -63,7 +63,8 @@ def count_steps(
     """
     if scheduler.max_t is None:
         return None
-    rungs, max_t = all_rungs(scheduler), scheduler.max_t
+    rungs = all_rungs(scheduler)
+    max_t = scheduler.max_t
     most = trials * max_t * (1 + repeats)
     if not scheduler.stops or not rungs:
         return StepCount(most, most, (), max_t)

@@ -47,7 +47,7 @@ from .sweep_run import SweepRun
 if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
 
-# Ray and the first workers take longer to start.
+# The smallest value of `minutes`. The start of Ray and of the first workers alone takes longer.
 LEAST_MINUTES = 0.25
 
 
@@ -185,7 +185,8 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
     try:
         yield folder
     except (InputError, OSError) as e:
-        if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
+        has_started = SweepFolder(folder).origin.exists()
+        if isinstance(e, OSError) and has_started:
             raise
         if (store := recorded_store(folder)) is not None:
             stored_sweeps.delete_store(store)
@@ -193,12 +194,12 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
         left = root.glob("*")
         if is_new_root and all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in left):
             shutil.rmtree(root, ignore_errors=True)
-        if isinstance(e, OSError):
-            raise InputError(
-                "--dir",
-                f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
-            ) from e
-        raise
+        if isinstance(e, InputError):
+            raise
+        raise InputError(
+            "--dir",
+            f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
+        ) from e
 
 
 def _end_of(minutes: float | None) -> float | None:
@@ -253,33 +254,27 @@ def _check(
     check_root(root)
     if not space.tables:
         check_data(space)
-    if problems := check_metric_functions(space) or check_plugins(space):
+    problems = check_metric_functions(space) or check_plugins(space)
+    if problems:
         raise locate_problems(space, problems)
-    if (
-        not address
-        and "ray" not in sys.modules
-        and (problems := find_infeasible_shapes_here(space, cpus))
-    ):
-        raise InputError(problems)
+    # Without `address` and a running Ray, the sweep runs on this machine.
+    if not address and "ray" not in sys.modules:
+        infeasible = find_infeasible_shapes_here(space, cpus)
+        if infeasible:
+            raise InputError(infeasible)
 
 
 def _logged(sweep: SweepRun) -> SweepResult:
-    """Run a sweep.
-
-    Log its folder before and its result afterwards, at the level INFO, which a script shows only if
-    it asks for it.
-    """
+    """Run a sweep. Log its folder before and its result afterwards, at the level INFO."""
     log = logging.getLogger("sweeps")
     log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
     result = sweep.run()
     counts = ", ".join(
         f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
     )
-    best = (
-        f"; best trial {result.best['trial']}: {result.best['value']:.6g}"
-        if result.best and result.best["value"] is not None
-        else ""
-    )
+    best = ""
+    if result.best and result.best["value"] is not None:
+        best = f"; best trial {result.best['trial']}: {result.best['value']:.6g}"
     log.info("%s: %s in %s%s", sweep.folder.name, counts, format_clock(result.seconds), best)
     return result
 

@@ -60,11 +60,11 @@ def deadline_of(session: SweepSession, ends: float | None, start: float) -> Dead
     space = session.space
     if ends is None:
         return None
-    growth = None
-    if space.trains_winner:
-        data = space.data
-        growth = row_growth(session.dataset.rows, space.refit_splits, data.folds)
-        shape = space.shapes[0]
-        before = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
-        growth /= speedup(session.final_threads(shape), before)
+    if not space.trains_winner:
+        return Deadline(ends, start, None)
+    # The final training has more rows than a trial, and perhaps more threads.
+    growth = row_growth(session.dataset.rows, space.refit_splits, space.data.folds)
+    shape = space.shapes[0]
+    trial_threads = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
+    growth /= speedup(session.final_threads(shape), trial_threads)
     return Deadline(ends, start, growth)

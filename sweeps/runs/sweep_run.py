@@ -198,9 +198,8 @@ class SweepRun:
                 start = clock.monotonic() - began
                 concluded = self._search(session, trackers, start)
                 trackers.publish(ArtifactSaved(clock.time(), RESULT, concluded.result.as_text()))
-                report = self._write_report(
-                    concluded, trackers
-                )  # The trackers handle it while Ray shuts down.
+                # The trackers handle it while Ray shuts down.
+                report = self._write_report(concluded, trackers)
         except Exception as e:
             if storages.outage(e) is not None:  # MLflow may use the same database.
                 timeout = CLOSE_SOON
@@ -257,7 +256,8 @@ class SweepRun:
         from sweeps.controller.pool_monitor import PoolMonitor
         from sweeps.search.cells import first_shapes
 
-        space, max_trials = self.space, self._max_trials
+        space = self.space
+        max_trials = self._max_trials
         # A population takes turns on the slots.
         fixed = space.limits.max_concurrent_trials or space.scheduler.population
         concurrency = fixed or slots_of(space, session.cluster.total)

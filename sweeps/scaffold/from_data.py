@@ -86,7 +86,8 @@ class Table:
     @property
     def search(self) -> TableSearch:
         """The splits, the scheduler, the limits and the parameters for the table."""
-        rows, classes = self.summary.rows["train"], self.summary.label
+        rows = self.summary.rows["train"]
+        classes = self.summary.label
         smallest = min(classes.values(), default=rows)
         foldable = not self.time and smallest >= FOLDS
         return choose_search(self.trainer, rows, len(classes), foldable)

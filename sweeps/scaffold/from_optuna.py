@@ -126,7 +126,10 @@ def domain(distribution: BaseDistribution) -> Any:
     is_integer = isinstance(own, IntDistribution)
     step = None if is_integer and own.step == 1 else own.step
     kind = "randint" if is_integer else "uniform"
-    kind = f"log{kind}" if own.log else f"{'q' if step else ''}{kind}"
+    if own.log:
+        kind = f"log{kind}"
+    elif step:
+        kind = f"q{kind}"
     highest = own.high + 1 if is_integer and not step else own.high  # the upper bound is excluded
     arguments = [own.low, highest, step] if step else [own.low, highest]
     for _, problem in argument_problems(kind, arguments):
@@ -158,7 +161,8 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     Raises:
         InputError: A parameter has no counterpart.
     """
-    lines, problems = [], []
+    lines = []
+    problems = []
     for parameter in parameters:
         try:
             value = domain(parameter.distribution)

@@ -197,7 +197,8 @@ def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
         times = parse_texts(times, rule) if isinstance(rule, str) else times.slice(0, 0)
     if times.null_count or pc.count_distinct(times).as_py() < LEAST_TIMES:
         return False
-    earlier, later = times[:-1], times[1:]
+    earlier = times[:-1]
+    later = times[1:]
     return any(pc.all(grows(earlier, later)).as_py() for grows in (pc.less_equal, pc.greater_equal))
 
 

@@ -88,7 +88,8 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         One shape for each trial, in the order in which the trials start. [] if the sampler chooses
         a part of the `scaling` section.
     """
-    counts, shapes = [0] * len(space.cells), []
+    counts = [0] * len(space.cells)
+    shapes = []
     grids = {d.name for d in space.dimensions if d.is_grid}
     for _ in range(count):
         index = next_cell(space.cells, counts)

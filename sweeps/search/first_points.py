@@ -90,7 +90,8 @@ def _nearest(dimension: Dimension, value: JsonValue) -> JsonValue:
 
     Values that are not numbers, and all values for a normal distribution, are returned unchanged.
     """
-    lower, highest = dimension.lower, dimension.highest
+    lower = dimension.lower
+    highest = dimension.highest
     if not is_number(value):
         return value
     if lower is not None and highest is not None:

@@ -74,7 +74,8 @@ class OptunaAsker:
         Args:
             item: description of the trial to start, from the trial queue.
         """
-        storage, study = self._study._storage, self._study._study_id
+        storage = self._study._storage
+        study = self._study._study_id
         self._study._thread_local.cached_all_trials = None
         if item.existing is not None:
             trial_id = self._interrupted.pop(item.existing)._trial_id
@@ -102,7 +103,8 @@ class OptunaAsker:
         self._recorded = frozen.params
         storage: Any = _DraftStorage(trial.storage)
         trial.storage = storage
-        frozen.params, frozen.distributions = {}, {}
+        frozen.params = {}
+        frozen.distributions = {}
         return trial
 
     def save(self, trial: optuna.Trial) -> None:

@@ -225,7 +225,8 @@ class SearchLoop:
             donor: Number of the trial whose checkpoint and parameters are copied.
             rung: Step at which the trial waits.
         """
-        states, explore = self.store.states, self.scheduler.explorer(self.view, number, rung)
+        states = self.store.states
+        explore = self.scheduler.explorer(self.view, number, rung)
         folder = self.store.folder
         return exploit_donor(self.space, folder, states[number], states[donor], explore, rung)
 

@@ -257,7 +257,8 @@ class TrialQueue:
         return self._space.repeats.count > 1 and self._first_trials_running > 0
 
     def _new_configuration(self) -> QueueItem:
-        points, started = self._first_points, self.configurations_started - self._enqueued
+        points = self._first_points
+        started = self.configurations_started - self._enqueued
         return self._item(points[started] if started < len(points) else None)
 
     def _item(self, fixed: Keys | None, repeat_of: int | None = None) -> QueueItem:

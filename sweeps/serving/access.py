@@ -97,7 +97,8 @@ def token_of(token: str | None, file: Path | None) -> str | None:
                 place, f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}"
             ) from None
     elif token is None:
-        place, token = VARIABLE, os.environ.get(VARIABLE)
+        place = VARIABLE
+        token = os.environ.get(VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
         raise InputError(

@@ -38,7 +38,8 @@ from .request_checks import JsonSchema, Refused
 
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")
-DEFAULT, OPEN = RequestLimits(), Access()
+DEFAULT = RequestLimits()
+OPEN = Access()
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON, or the Host header is not allowed."},
     401: {"description": "The token is missing or wrong."},

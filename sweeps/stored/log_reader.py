@@ -69,9 +69,8 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
             call.
     """
     with open(file, "rb", opener=open_regular) as opened:
-        start = opened.seek(
-            min(offsets.get(file, 0), opened.seek(0, 2))
-        )  # A log that grows too large is cut, so it may be shorter now.
+        # A log that grows too large is cut, so it may be shorter now.
+        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))
         new = opened.read()
     complete = len(new) if ended else new.rfind(b"\n") + 1
     offsets[file] = start + complete

@@ -233,7 +233,8 @@ class StoreMirror:
         with self._lock:
             unneeded = self._unneeded()
             self._save_driver(store)
-            result, journal = find_files(self.folder).get(RESULT), self._read_journal()
+            result = find_files(self.folder).get(RESULT)
+            journal = self._read_journal()
             now = find_files(self.folder)
             changed, gone = changed_files(self._copied, now, result)
             for name in changed:

@@ -31,7 +31,8 @@ def find(sweep: str | Path, root: Path) -> Path:
         InputError: No sweep matches, several sweeps match, or the folder has another format than
             this version reads.
     """
-    path, name = Path(sweep), str(sweep).rstrip("/")
+    path = Path(sweep)
+    name = str(sweep).rstrip("/")
     _refuse_long_path(name)
     if is_sweep(path):
         folder = path.resolve()

@@ -112,7 +112,8 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
             and (best.value <= limits.target if minimize else best.value >= limits.target)
         ):
             return f"limits.target: trial {format_trial_id(number)} has the value {best.value:.6g}"
-    idle, failures = budget.without_improvement, budget.consecutive_failures
+    idle = budget.without_improvement
+    failures = budget.consecutive_failures
     if limits.patience is not None and idle >= limits.patience:
         return f"limits.patience: {idle} trial{'s' * (idle != 1)} without an improvement"
     if limits.max_failures_in_a_row is not None and failures >= limits.max_failures_in_a_row:

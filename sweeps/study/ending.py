@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from sweeps.core.errors import shorten
@@ -37,7 +38,8 @@ def ending(
             wanted, state.steps, state.curve, state.other_curves, state.costs, final
         ).missing
         if missing is not None:
-            wanted, error = State.FAIL, error or _missing_metric(state, missing)
+            wanted = State.FAIL
+            error = error or _missing_metric(state, missing)
     result = Result(
         wanted,
         error=error and shorten(masked(error)),
@@ -57,6 +59,6 @@ def _missing_metric(state: TrialState, metric: str) -> str:
     values = [report.metrics[metric] for report in state.reports if metric in report.metrics]
     if not values:
         return f"the loop ended without reporting the {kind} metric `{metric}`"
-    is_number = metric != objectives.metric and any(value == value for value in values)
+    is_number = metric != objectives.metric and not all(map(math.isnan, values))
     where = "at the trial's best step" if is_number else f"in all {state.steps} reports"
     return f"the {kind} metric `{metric}` was NaN {where}"

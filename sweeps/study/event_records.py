@@ -152,7 +152,8 @@ def describe_error(error: Fault | ValidationError) -> str:
     if isinstance(error, Fault):
         return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
-    place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
+    place = ".".join(map(str, first["loc"][1:]))
+    text = first["msg"].removeprefix("Value error, ")
     return (
         f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
     )

@@ -74,21 +74,22 @@ class JournalReader(JournalFileBackend):
         Raises:
             DamagedStudy: A record is damaged, or is not allowed after the records before it.
         """
-        rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
+        rules = Rules() if log_number_from == 0 else None
+        offsets = self._log_number_offset
         with open(self._file_path, "rb", opener=open_regular) as f:
             # Records that are written from now on are read by the next call.
             end = os.fstat(f.fileno()).st_size
             at = f.seek(offsets.get(log_number_from, 0))
-            number, torn = (log_number_from if log_number_from in offsets else 0), False
+            number = log_number_from if log_number_from in offsets else 0
+            torn = False
             for line in f:
                 at += len(line)
                 if at > end or not line.endswith(b"\n"):
                     return
                 if torn:
                     raise damaged(self.path, number + 1, "is not JSON")
-                if (
-                    (record := parse_line(line)) is NOTHING
-                ):  # an error, unless this is the last line: a crash can damage the last line
+                # An error, unless this is the last line: a crash can damage the last line.
+                if (record := parse_line(line)) is NOTHING:
                     torn = True
                     continue
                 number += 1

@@ -232,9 +232,8 @@ RECORD: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator=
 def parse_line(line: bytes) -> Any:
     """Return the JSON value of a line; `NOTHING` if the line is not JSON."""
     with contextlib.suppress(ValueError):
-        return from_json(
-            line
-        )  # Unlike `json`, it shares equal texts, such as keys, among all lines.
+        # Unlike `json`, it shares equal texts, such as keys, among all lines.
+        return from_json(line)
     try:
         return json.loads(line.decode())  # It also accepts halves of surrogate pairs.
     except (ValueError, RecursionError):

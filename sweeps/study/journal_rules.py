@@ -114,9 +114,8 @@ class Rules:
     # Records about the study
 
     def _create_study(self, record: records.CreateStudy) -> None:
-        if (
-            self._study_name is None
-        ):  # each driver writes this record again, and Optuna skips the repetition
+        # Each driver writes this record again, and Optuna skips the repetition.
+        if self._study_name is None:
             self._study_name, self._value_count = record.study_name, len(record.directions)
         elif record.study_name != self._study_name:
             raise Fault(f"begins another study in the same journal, {record.study_name}")

@@ -33,9 +33,9 @@ def beats(a: float | None, b: float | None, minimize: bool) -> bool:
         b: The second value.
         minimize: True if smaller values are better.
     """
-    if a is None or a != a:
+    if a is None or math.isnan(a):
         return False
-    if b is None or b != b:
+    if b is None or math.isnan(b):
         return True
     return a < b if minimize else a > b
 
@@ -66,7 +66,8 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
             None.
         minimize: True if smaller values are better.
     """
-    first, second = _rank(a, minimize), None if b is None else _rank(b, minimize)
+    first = _rank(a, minimize)
+    second = None if b is None else _rank(b, minimize)
     return first is not None and (second is None or first < second)
 
 

@@ -179,11 +179,13 @@ class RecordReader:
         journal = storage.journal_in(self.folder)
         number = journal.stat().st_ino if journal.is_file() else None
         if self._study is None or number is None or number != self._journal:
-            self._study, self._states = _study(self.folder), {}
+            self._study = _study(self.folder)
+            self._states = {}
             self._journal = number
         if self._study is None:
             return None
-        objectives, attributes = _objectives(self._study), self._study.user_attrs
+        objectives = _objectives(self._study)
+        attributes = self._study.user_attrs
         if objectives is None:
             return None
         for t in self._study.get_trials(deepcopy=False):
@@ -286,7 +288,8 @@ def copy_study(folder: Path) -> Any:
 
 def _study(folder: Path) -> Any:
     """Open the Optuna study of a sweep's folder for reading; None if there is no study yet."""
-    journal, place = storage.journal_in(folder), storage.place_of(folder)
+    journal = storage.journal_in(folder)
+    place = storage.place_of(folder)
     if place is None and (not journal.is_file() or not journal.stat().st_size):
         storage.check_trial_count(folder)
         return None

@@ -244,7 +244,8 @@ class TrialState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
-        trial, result = self.trial, self.result
+        trial = self.trial
+        result = self.result
         shown: dict[str, Any] = {
             "trial": trial.id,
             "state": result.state.name,

@@ -304,9 +304,8 @@ def outage(error: BaseException) -> str | None:
         causes.append(cause)
         if isinstance(cause, SQLAlchemyError):
             return f"the study's database does not answer: {_first_line(cause)}"
-        cause = (
-            getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
-        )  # `cause` is the exception that a Ray task raised
+        # `cause` is the exception that a Ray task raised.
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
     return None
 
 

@@ -68,7 +68,8 @@ class StudyStore:
     """
 
     def __init__(self, folder: Path, space: Space, rungs: Container[int] = ()):
-        self.folder, self.space = folder, space
+        self.folder = folder
+        self.space = space
         self._rungs = (
             rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
         )
@@ -209,7 +210,8 @@ class StudyStore:
             The state of the trial after the events.
         """
         number = events[0].number
-        before, trial = self.states.get(number), self._open[number]
+        before = self.states.get(number)
+        trial = self._open[number]
         batch = event_records.batch_of(events, self.clock())
         # `set_user_attr` of the trial would also keep the batch in the trial.
         name = f"{EVENTS_PREFIX}{before.batches if before else 0}"
@@ -377,7 +379,8 @@ class StudyStore:
         For tiers, see `ranking.tier`. With several objectives, the trials of the Pareto front come
         first. The other trials of this tier follow, ordered by the first objective's value.
         """
-        front, results = self.front(), self.results()
+        front = self.front()
+        results = self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])
         same_tier = [
             n for n in ranked if ranking.tier(results[n]) == ranking.tier(results[ranked[0]])

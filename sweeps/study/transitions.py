@@ -85,7 +85,8 @@ def apply(state: TrialState, event: TrialEvent) -> TrialState:
 
 def new_reports(state: TrialState, reports: Iterable[Report]) -> tuple[Report, ...]:
     """Return the reports whose steps come after the last step of a trial."""
-    last, new = state.steps, []
+    last = state.steps
+    new = []
     for report in reports:
         if report.step > last:
             last = report.step
@@ -110,14 +111,18 @@ def _reported(state: TrialState, event: TrialReported) -> TrialState:
 
 def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]) -> TrialState:
     """Return the state with these reports, of which `new` have not been compared yet."""
-    key, place, metrics = state.best_key, state.best_place, dict(state.metrics)
-    order, sign = state.objectives.order, 1 if state.objectives.minimize else -1
+    key = state.best_key
+    place = state.best_place
+    metrics = dict(state.metrics)
+    order = state.objectives.order
+    sign = 1 if state.objectives.minimize else -1
     compared = []
     for i, report in enumerate(new, len(state.reports)):
         # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
         metrics |= report.metrics
         if (candidate := order.key(metrics)) < key:
-            key, place = candidate, i
+            key = candidate
+            place = i
         value = report.metrics.get(order.metric or "", math.nan)
         if order.constraints and key[0] == 0:
             value = sign * key[1]

@@ -70,7 +70,8 @@ def recorded_trial(space: Space, state: TrialState) -> Trial:
         space: The search space.
         state: State of the trial.
     """
-    recorded, keys = state.trial, state.keys
+    recorded = state.trial
+    keys = state.keys
     trial = build_trial(
         space, state.number, lambda dimension: keys[dimension.name], recorded.repeat_of
     )

@@ -158,7 +158,8 @@ def _differences(
     A column that is None counts as unknown.
     """
     known = [column for column in columns if column is not None]
-    rows, equal = [], {}
+    rows = []
+    equal = {}
     for name, values in _rows([column or {} for column in columns]):
         if all(name in column and column[name] == known[0][name] for column in known):
             equal[name] = known[0][name]

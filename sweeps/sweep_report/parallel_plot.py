@@ -83,7 +83,8 @@ def parallel_axis(
         }
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
     numbers = [scale(v) for v in had if v is not None]
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     bottom = low - 0.15 * ((high - low) or 1.0)
     ticks = scale_ticks(low, high, dimension.is_log)
     if dimension.is_integer and not dimension.is_log:

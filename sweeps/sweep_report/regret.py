@@ -96,7 +96,8 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> t
 
 def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result | None]:
     """Yield the result of the best configuration after each trial ended."""
-    minimize, repeats = record.goal == "minimize", record.repeats
+    minimize = record.goal == "minimize"
+    repeats = record.repeats
     trials: dict[int, list[Result]] = {}
     results: dict[int, Result] = {}
     best: Result | None = None

@@ -69,7 +69,8 @@ class Progress:
         If the view is on a terminal and stdout is not a terminal, also print the last status as one
         line.
         """
-        view, self.view = self.view, None
+        view = self.view
+        self.view = None
         if view is not None:
             view.close()
             if self.terminal and view.snapshot is not None and not sys.stdout.isatty():

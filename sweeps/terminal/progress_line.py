@@ -18,7 +18,8 @@ def row_counter(
     the rows per second. The line is erased at the end of the `with` block. If `stream` is not a
     terminal, nothing is shown.
     """
-    shown, start = False, clock()
+    shown = False
+    start = clock()
 
     def show(rows: int) -> None:
         nonlocal shown

@@ -135,7 +135,8 @@ def _state_line(sweep: SweepSummary) -> str:
 
 def _study_facts(study: Record) -> list[tuple[str, str]]:
     """Return what `show` prints about the objectives of a sweep."""
-    judge, repeats = study.objectives, study.repeats
+    judge = study.objectives
+    repeats = study.repeats
     facts = [("objective", ", ".join(f"{o.goal} {o.metric}" for o in judge.objectives))]
     if judge.constraints:
         facts.append(("constraints", ", ".join(map(str, judge.constraints))))
@@ -213,7 +214,8 @@ def format_trial(t: TrialState, state: str, checkpoint: str | None = None) -> st
     if r.value is not None:
         lines += ["", f"{objective.metric} ({objective.goal}): {_value_of(t)}"]
     if t.curve:
-        first, last = t.curve[0], t.curve[-1]
+        first = t.curve[0]
+        last = t.curve[-1]
         lines.append(f"  step {first[0]}: {first[1]:.6g}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint and checkpoint is not None:

@@ -42,7 +42,8 @@ class FakeShard:
     """
 
     def __init__(self, frame: pd.DataFrame):
-        self.frame, self.reads = frame, 0
+        self.frame = frame
+        self.reads = 0
 
     def materialize(self) -> FakeShard:
         """Return this shard. Its rows are in memory already."""

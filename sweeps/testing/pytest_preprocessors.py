@@ -92,7 +92,8 @@ class PreprocessorTests:
 
     def test_other_rows_get_the_same_columns(self, fitted: FittedChain) -> None:
         """The names and types of the output columns do not depend on the rows."""
-        train, other = fitted.transform(self.frame()), fitted.transform(self.other_rows())
+        train = fitted.transform(self.frame())
+        other = fitted.transform(self.other_rows())
         assert list(train.columns) == list(other.columns)
         assert list(train.dtypes) == list(other.dtypes)
 

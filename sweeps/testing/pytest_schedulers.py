@@ -49,7 +49,8 @@ class SchedulerTests:
 
     def test_the_bracket_follows_from_seed_and_number(self) -> None:
         """Check that two schedulers with the same options draw the same bracket for a trial."""
-        scheduler, again = self.scheduler(), self.scheduler()
+        scheduler = self.scheduler()
+        again = self.scheduler()
         brackets = [scheduler.bracket(7, number) for number in range(50)]
         assert brackets == [again.bracket(7, number) for number in range(50)]
         assert set(brackets) <= set(range(scheduler.bracket_count))
@@ -114,7 +115,8 @@ class SchedulerTests:
 
         The trials' values are random.
         """
-        rng, decisions = random.Random(0), []
+        rng = random.Random(0)
+        decisions = []
         for minimize in (True, False):
             for size, rung in itertools.product(
                 (1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)

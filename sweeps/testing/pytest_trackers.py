@@ -211,9 +211,8 @@ class TrackerTests:
             pytest.skip("`ended_trials` is not overridden")
         events = sample_events(tmp_path)
         ended = [i for i, event in enumerate(events) if isinstance(event, TrialEnded)]
-        self.play(
-            tmp_path, events[: ended[0] + 1]
-        )  # The first driver was killed after the end of trial 0.
+        # The first driver was killed after the end of trial 0.
+        self.play(tmp_path, events[: ended[0] + 1])
         resumed = sample_events(tmp_path, resumed=True)
         self.play(tmp_path, resumed)
         started = resumed[0]

@@ -162,7 +162,8 @@ class TrainerTests:
         if not definition.weights:
             pytest.skip("the trainer does not use weights of rows")
         current, shards = self.table()
-        loop, predictions = references.resolve(f"{self.module}:{definition.loop}"), []
+        loop = references.resolve(f"{self.module}:{definition.loop}")
+        predictions = []
         for period in (4, 7):
             folder = tmp_path / str(period)
             folder.mkdir()

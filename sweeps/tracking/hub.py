@@ -97,9 +97,8 @@ class TrackerThread:
         self.name = name
         self.failure: str | None = None
         self._tracker = tracker
-        self._queue: queue.SimpleQueue[Event | None] = (
-            queue.SimpleQueue()
-        )  # The item None makes the thread close the tracker.
+        # The item None makes the thread close the tracker.
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 

@@ -33,9 +33,8 @@ def disk_error(error: BaseException) -> str | None:
             for message in map(os.strerror, DISK_ERRORS):
                 if message in str(cause):
                     return message
-        cause = (
-            getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
-        )  # `cause` is set by Ray's task errors
+        # `cause` is set by Ray's task errors.
+        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
     return None
 
 

@@ -235,7 +235,8 @@ def s3_options(environment: Mapping[str, str]) -> dict[str, str]:
             "scheme": scheme if separator else "https",
             "endpoint_override": (host if separator else endpoint).rstrip("/"),
         }
-    key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    key = environment.get("AWS_ACCESS_KEY_ID")
+    secret = environment.get("AWS_SECRET_ACCESS_KEY")
     if key and secret:
         options |= {"access_key": key, "secret_key": secret}
         if token := environment.get("AWS_SESSION_TOKEN"):

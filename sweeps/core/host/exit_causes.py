@@ -15,7 +15,7 @@ from typing import NoReturn
 # The line that is written to the log when a loop calls `os._exit`.
 EXITED = "the loop ended its process by os._exit({})"
 _EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
-# The line that `faulthandler` writes to the log at a fatal signal.
+# The signals whose descriptions `faulthandler` writes to the log, by description.
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT",
@@ -29,11 +29,13 @@ _FATAL = re.compile(rf"^Fatal Python error: ({'|'.join(_SIGNALS)})", re.MULTILIN
 NODE_LOST = "the node of the process was lost"
 # The text if nothing tells the cause.
 KILLED = "the process was killed and left no trace, as after SIGKILL"
+# The first line of each attempt in a rank's log.
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
-# The cgroups of this process, and the mount of the cgroups. A container sees its own cgroup at the
-# root of the mount.
-CGROUPS, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+# The file that lists the cgroups of this process.
+CGROUPS = Path("/proc/self/cgroup")
+# The mount of the cgroups. A container sees its own cgroup at the root of the mount.
+MOUNT = Path("/sys/fs/cgroup")
 
 
 def exit_cause(
@@ -89,7 +91,8 @@ def last_attempt_log(log: Path) -> str:
     """
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
@@ -107,13 +110,15 @@ def kills_for_memory() -> int:
     """
     paths = [""]
     with contextlib.suppress(OSError):
+        # Lines such as `0::/PATH` under v2 and `9:memory:/PATH` under v1.
         paths += re.findall(r"^\d+:(?:|.*\bmemory\b.*):/(.+)", CGROUPS.read_text(), re.MULTILINE)
     files = [MOUNT / path / "memory.events" for path in paths]
     files += [MOUNT / "memory" / path / "memory.oom_control" for path in paths]
     kills = 0
     for file in files:
         with contextlib.suppress(OSError):
-            kills += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)))
+            counts = re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)
+            kills += sum(int(count) for count in counts)
     return kills
 
 
@@ -122,7 +127,8 @@ def log_os_exit() -> None:
 
     Forked processes do not write the line.
     """
-    pid, original = os.getpid(), os._exit
+    pid = os.getpid()
+    original = os._exit
 
     def logged(status: int) -> NoReturn:
         if os.getpid() == pid:

@@ -80,9 +80,8 @@ class _Log(io.TextIOBase):
     """
 
     def __init__(self, file: Path | int):
-        self._file = io.FileIO(
-            file, "ab"
-        )  # unbuffered, because a buffer would try to write dropped text again
+        # Unbuffered, because a buffer would try to write dropped text again.
+        self._file = io.FileIO(file, "ab")
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):

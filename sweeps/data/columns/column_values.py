@@ -106,9 +106,8 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
     """
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values
-    objects = values.astype(object).where(
-        values.notna(), None
-    )  # pandas would convert dates to nanoseconds
+    # Pandas would convert dates to nanoseconds.
+    objects = values.astype(object).where(values.notna(), None)
     numbers = pd.to_numeric(objects, errors="coerce")
     _refuse_unparsed(values, numbers, name, "must hold numbers")
     return numbers

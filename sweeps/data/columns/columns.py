@@ -108,11 +108,9 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         )
     if column.kind == "text":
         return to_text(values)
-    return (
-        to_dates(values, column.name, column.dtype)
-        if column.kind == "time"
-        else tensors_to_arrays(values)
-    )
+    if column.kind == "time":
+        return to_dates(values, column.name, column.dtype)
+    return tensors_to_arrays(values)
 
 
 def is_number(values: pd.Series) -> bool:

@@ -24,10 +24,10 @@ _PROBE_ROWS = 10_000
 
 
 def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
-    """Return the columns that hold no numbers whatever the other rows are, with their types.
+    """Return the columns that are certain not to hold numbers, with their types.
 
-    See `tables.type_name`. A column of texts counts only if the first rows have a text that is
-    neither a number nor a marker of `data.missing`.
+    `tables.type_name` names the types. Only the first rows are read. A column of texts is certain
+    if these rows have a text that is neither a number nor a marker of `data.missing`.
 
     Raises:
         InputError: The first file cannot be read.
@@ -39,7 +39,9 @@ def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
         rows = read_some(replace(files, paths=(path,)), texts, _PROBE_ROWS).table
     certain = certain_texts(spec, rows)
     types = {field.name: type_name(field) for field in schema}
-    return {n: kind for n, kind in types.items() if kind and (kind != "text" or n in certain)}
+    return {
+        name: kind for name, kind in types.items() if kind and (kind != "text" or name in certain)
+    }
 
 
 def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | None = None) -> int:
@@ -59,13 +61,15 @@ def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | N
 
     with files.system.open_input_file(path) as opened:
         meta = pq.read_metadata(opened)
-    groups = map(meta.row_group, range(meta.num_row_groups))
-    parts = (group.column(i) for group in groups for i in range(group.num_columns))
-    return sum(
-        part.total_uncompressed_size
-        for part in parts
-        if columns is None or {part.path_in_schema, part.path_in_schema.split(".")[0]} & {*columns}
-    )
+    groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+    size = 0
+    for part in (group.column(i) for group in groups for i in range(group.num_columns)):
+        # A part of a nested column has a path such as `image.bytes`.
+        path_in_schema = part.path_in_schema
+        names = (path_in_schema, path_in_schema.split(".")[0])
+        if columns is None or any(name in columns for name in names):
+            size += part.total_uncompressed_size
+    return size
 
 
 # Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed
@@ -131,31 +135,32 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
     import pyarrow.parquet as pq
 
     chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
-    each = max(1, most // len(chosen))
-    share = len(files.paths) / len(chosen)
+    rows_per_file = max(1, most // len(chosen))
     tables: list[pa.Table] = []
-    read = 0
+    counted = 0  # rows of the chosen Parquet files, or of the blocks that are read
     if files.format == ".parquet":
         for path in chosen:
             with files.system.open_input_file(path) as opened:
                 file = pq.ParquetFile(opened)
-                read += file.metadata.num_rows
+                counted += file.metadata.num_rows
                 groups = spread(file.num_row_groups, SAMPLED_GROUPS)
                 for i in groups:
-                    rows = max(1, each // len(groups))
+                    rows = max(1, rows_per_file // len(groups))
                     batches = file.iter_batches(rows, row_groups=[i], columns=list(columns))
-                    first = itertools.islice(batches, 1)
-                    tables += [pa.Table.from_batches([batch]) for batch in first]
-        return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
-    size = 0
+                    for batch in itertools.islice(batches, 1):
+                        tables.append(pa.Table.from_batches([batch]))
+        table = _joined(tables, columns, text=False)
+        ratio = len(files.paths) / len(chosen)
+        return SomeRows(table, round(ratio * counted), exact=ratio == 1)
+    read_bytes = 0
     for path in chosen:
         for block in itertools.islice(read_blocks(files, path, columns), 1):
-            tables.append(block.slice(0, each))
-            read += block.num_rows
-            size += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
-    whole = sum(uncompressed_bytes(files, path) for path in files.paths)
-    rows = round(read * whole / max(1, size))
-    return SomeRows(_joined(tables, columns, files.is_text), rows, exact=False)
+            tables.append(block.slice(0, rows_per_file))
+            counted += block.num_rows
+            read_bytes += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
+    table = _joined(tables, columns, files.is_text)
+    all_bytes = sum(uncompressed_bytes(files, path) for path in files.paths)
+    return SomeRows(table, round(counted * all_bytes / max(1, read_bytes)), exact=False)
 
 
 def spread(count: int, most: int) -> list[int]:

@@ -134,7 +134,7 @@ def pickle_by_value(folder: Path) -> list[ModuleType]:
     pickler = importlib.import_module("ray.cloudpickle")
     known = {"__main__", *pickler.list_registry_pickle_by_value()}
     added = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # another thread may import modules
         file = Path(getattr(module, "__file__", None) or "")
         own = file.is_relative_to(folder) and "site-packages" not in file.parts
         if own and name not in known and name.partition(".")[0] != "sweeps":
@@ -221,9 +221,8 @@ def to_arrow(result: Any) -> pa.Table | None:
         arrow = result.with_format("arrow")
         if hasattr(arrow, "__len__"):
             return arrow[:]
-        return pa.concat_tables(
-            arrow.iter(batch_size=BATCH_ROWS), promote_options="permissive"
-        )  # each batch has types of its own
+        # Each batch has types of its own.
+        return pa.concat_tables(arrow.iter(batch_size=BATCH_ROWS), promote_options="permissive")
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pd.DataFrame):

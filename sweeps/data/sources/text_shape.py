@@ -130,7 +130,8 @@ def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, Fix]:
     table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
     line, header = table[0]
     lacks = _lacks_header([values for _, values in table])
-    if lacks and all(cells) and len(cells) == width - 1 > 1 and line == rows[1][0]:
+    lacks_one_name = len(cells) == width - 1 and width > 2
+    if lacks and all(cells) and lacks_one_name and line == rows[1][0]:
         text += f"line {start} has {len(cells)} names, but the rows have {width} values; "
         empty = not any(values[-1] for _, values in table)
         fix["skip_lines"] = start
@@ -186,7 +187,9 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
         steps = {*np.diff([float(number) for number in numbers]).round(9)}
     except ValueError:
         return True
-    return not (steps <= {1} or len(steps) == 1 < len(numbers) - 1)
+    # Names such as 2019, 2020 and 2021 have equal distances.
+    is_series = steps <= {1} or (len(steps) == 1 and len(numbers) > 2)
+    return not is_series
 
 
 def rows_problem(

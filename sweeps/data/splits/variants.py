@@ -199,9 +199,8 @@ class DataVariants(Variants["Splits"]):
         dropped = sorted(set(spec.drop) & set(whole.features))
         train = whole.train.drop_columns(dropped)
         valid = whole.valid.drop_columns(dropped)
-        fewer = (
-            spec.rows != self.spec.rows and not whole.folds
-        )  # `fold_of` samples the rows of each fold
+        # `fold_of` samples the rows of each fold.
+        fewer = spec.rows != self.spec.rows and not whole.folds
         return replace(
             whole,
             train=subsample(train, whole.label, whole.classes, spec.rows, self.seed)

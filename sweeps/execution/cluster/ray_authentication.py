@@ -24,7 +24,8 @@ b"session_name", namespace=None)
 except AuthenticationError:
     sys.exit(77)
 """
-TAKEN, NEEDS_TOKEN = 0, 77
+TAKEN = 0
+NEEDS_TOKEN = 77
 _mode: str | None = (
     # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
     None

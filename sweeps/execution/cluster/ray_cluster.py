@@ -240,9 +240,8 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     """
     import ray
 
-    os.environ.setdefault(
-        OVERRIDE_JOB, "1"
-    )  # Otherwise Ray refuses a `working_dir` if the Ray job has one.
+    # Otherwise Ray refuses a `working_dir` if the Ray job has one.
+    os.environ.setdefault(OVERRIDE_JOB, "1")
     try:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:

@@ -163,11 +163,12 @@ def _is_code(path: Path) -> bool:
     if name.startswith(".") or name in LEFT_OUT or name.endswith((".egg-info", *DATA)):
         return False
     if path.is_dir():
+        # A virtual environment, a sweep, a folder of sweeps, a bundle.
         markers = (
             "pyvenv.cfg",
             ORIGIN,
             "mlflow.db",
             "MLmodel",
-        )  # A virtual environment, a sweep, a folder of sweeps, a bundle.
+        )
         return not any((path / marker).exists() for marker in markers)
     return path.is_file() and path.stat().st_size <= LARGEST_FILE

@@ -71,18 +71,18 @@ class Cluster:
     limit: Resources = field(default_factory=dict)
 
     @cached_property
-    def on(self) -> Mapping[str, NodeUse]:
+    def node_uses(self) -> Mapping[str, NodeUse]:
         """The use of each node, by node id."""
-        uses = {node: NodeUse([], {}, {}) for node in self.nodes}
+        uses = {node: NodeUse() for node in self.nodes}
         for worker in self.workers:
-            use = uses.setdefault(worker.node, NodeUse([], {}, {}))
+            use = uses.setdefault(worker.node, NodeUse())
             _add(worker.resources, use.held)
             if worker.phase is Phase.BUSY:
                 _add(worker.resources, use.busy)
             elif worker.phase is Phase.IDLE:
                 use.idle.append(worker)
         for node, resources in self.grants:
-            use = uses.setdefault(node, NodeUse([], {}, {}))
+            use = uses.setdefault(node, NodeUse())
             _add(resources.items(), use.busy)
             if self.parked is None:
                 _add(resources.items(), use.held)
@@ -95,7 +95,7 @@ class Cluster:
         """
         if not self.limit:
             return {}
-        used = [use.busy if busy else use.held for use in self.on.values()]
+        used = [use.busy if busy else use.held for use in self.node_uses.values()]
         unused = subtract(self.limit, used)
         return {name: unused[name] for name in self.limit}
 
@@ -104,7 +104,7 @@ class Cluster:
 
         Idle workers may hold some of these resources.
         """
-        free = subtract(self.nodes[node], [self.on[node].busy])
+        free = subtract(self.nodes[node], [self.node_uses[node].busy])
         return _capped(free, self.unused_limit(busy=True))
 
     def free_to_hold(self, node: str) -> dict[str, float]:
@@ -112,7 +112,7 @@ class Cluster:
         room = dict(self.nodes[node])
         if self.parked is not None:
             room["CPU"] = room.get("CPU", 0.0) + self.parked
-        free = subtract(room, [self.on[node].held])
+        free = subtract(room, [self.node_uses[node].held])
         return _capped(free, self.unused_limit(busy=False))
 
 
@@ -127,9 +127,9 @@ class NodeUse:
         busy: Resources that the busy workers and the fits use.
     """
 
-    idle: list[WorkerState]
-    held: dict[str, float]
-    busy: dict[str, float]
+    idle: list[WorkerState] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
 
 
 def _add(resources: Iterable[tuple[str, float]], total: dict[str, float]) -> None:

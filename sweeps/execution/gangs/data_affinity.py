@@ -27,7 +27,8 @@ def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
         room: Size that all kept data may have together, in bytes. The least recently used data is
             dropped first.
     """
-    left, chosen = room - size, [(key, size)]
+    left = room - size
+    chosen = [(key, size)]
     for other, bytes_ in reversed(kept):
         if other == key:
             continue

@@ -74,7 +74,8 @@ class DataRequests:
     """
 
     def __init__(self, workers: WorkerPool, spawn: Background):
-        self.workers, self.spawn = workers, spawn
+        self.workers = workers
+        self.spawn = spawn
         self.data_actor: ActorHandle[Any]  # Set by `configure`, for which all methods wait.
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadRequest | None = None
@@ -85,19 +86,18 @@ class DataRequests:
         self._prepared: dict[
             tuple[str, str], asyncio.Future[PreparedData]
         ] = {}  # By data variant and chain.
-        self._chains: set[tuple[str, str]] = (
-            set()
-        )  # The keys of `_prepared` whose chain has steps and was fitted.
-        self._fitting = (
-            asyncio.Lock()
-        )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
+        # The keys of `_prepared` whose chain has steps and was fitted.
+        self._chains: set[tuple[str, str]] = set()
+        # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
+        self._fitting = asyncio.Lock()
 
     def configure(self, data_actor: ActorHandle[Any], reload: LoadRequest | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again.
 
         All other methods wait for this call.
         """
-        self.data_actor, self._reload = data_actor, reload
+        self.data_actor = data_actor
+        self._reload = reload
         self._known.set()
 
     def use_refit_rows(self, rows: RefitRows) -> None:
@@ -178,9 +178,8 @@ class DataRequests:
             tasks = await self._runs_tasks()
             pid = await self.data_actor.pid.options(max_task_retries=-1).remote()
             async with self._cpu(tasks):
-                if (
-                    tasks != await self._runs_tasks()
-                ):  # Ray has restarted the process while the request waited.
+                # Ray has restarted the process while the request waited.
+                if tasks != await self._runs_tasks():
                     continue
                 kills = exit_causes.kills_for_memory()
                 try:
@@ -190,7 +189,8 @@ class DataRequests:
                 except RayActorError as e:
                     from sweeps.data.data_actor import describe_loss
 
-                    why, deaths = describe_loss(e, pid, kills), deaths + 1
+                    why = describe_loss(e, pid, kills)
+                    deaths = deaths + 1
                     log.warning("%s; a new process prepares the data", why)
                     if deaths == MOST_DEATHS:
                         raise SweepsError(

@@ -107,7 +107,8 @@ def fits_when_empty(request: Request, cluster: Cluster) -> bool:
     empty = Cluster(cluster.nodes, (), limit=cluster.limit)
     if request.shape is None:
         return _grant(request, empty) is not None
-    need, missing = dict(request.shape.per_worker), request.shape.workers
+    need = dict(request.shape.per_worker)
+    missing = request.shape.workers
     if _count_within_limit(need, cluster.limit, missing) < missing:
         return False
     for node in cluster.nodes:
@@ -231,7 +232,8 @@ def _count_within_limit(need: Resources, unused: Resources, most: int) -> int:
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
-    need, size = dict(shape.per_worker), shape.sizes[-1]
+    need = dict(shape.per_worker)
+    size = shape.sizes[-1]
     idle_members = Counter(worker.gang for worker in cluster.workers if worker.phase is Phase.IDLE)
 
     def preference(worker: WorkerState) -> tuple[bool, bool, int, str, int]:
@@ -246,7 +248,7 @@ def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
 
     offers = []
     for node in cluster.nodes:
-        idle = [one for one in cluster.on[node].idle if one.resources == shape.per_worker]
+        idle = [one for one in cluster.node_uses[node].idle if one.resources == shape.per_worker]
         new = _count(need, cluster.free_to_hold(node), size)
         offers.append(
             _Offer(

@@ -26,9 +26,9 @@ HELPERS = (
 
 
 def end(mark: str, before: Collection[int] | None = None) -> int:
-    """Kill the processes that a training loop has started, except helper processes of libraries.
+    """Kill the processes that a training loop has started.
 
-    An example is joblib's workers.
+    Helper processes of libraries, such as joblib's workers, are not killed.
 
     For a forked process, `/proc` shows the environment with which the parent was started. The mark
     is missing in this environment, so a forked process is found only because it is a descendant of

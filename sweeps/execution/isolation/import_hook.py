@@ -21,7 +21,8 @@ class ImportHook(MetaPathFinder):
     """
 
     def __init__(self, module: str, function: Callable[[ModuleType], None]):
-        self.module, self.function = module, function
+        self.module = module
+        self.function = function
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec that the other finders find for the module; None for other modules."""

@@ -137,9 +137,8 @@ def read_data_in_place() -> None:
         return refuse
 
     def execute(self: Any, dag: PhysicalOperator, *args: Any, **kwargs: Any) -> Any:
-        reads = (
-            dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
-        )  # `take` and `show` slice without a task.
+        # `take` and `show` slice without a task.
+        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
         if not isinstance(reads, InputDataBuffer):
             refused(
                 " -> ".join(

@@ -75,7 +75,8 @@ class Context(TrainContext):
     """
 
     def __init__(self, ranks: Ranks, session: Session | None = None):
-        self._ranks, self._session = ranks, session
+        self._ranks = ranks
+        self._session = session
 
     def get_experiment_name(self) -> str:
         """Return the name of the sweep, a hyphen and the id of the trial; "" between trials."""
@@ -134,7 +135,8 @@ class Utils(TrainFnUtils):
     """
 
     def __init__(self, ranks: Ranks, session: Session | None = None):
-        self._ranks, self._session = ranks, session
+        self._ranks = ranks
+        self._session = session
 
     @property
     def session(self) -> Session:
@@ -224,7 +226,8 @@ class TuneSession:
     metadata = None
 
     def __init__(self, session: Session, context: Context):
-        self._session, self._context = session, context
+        self._session = session
+        self._context = context
         self.experiment_name = self.trial_name = self.trial_id = self.run_id = session.name
         self.trial_dir = session.folder
         ranks = session.ranks

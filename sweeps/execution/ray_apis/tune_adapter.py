@@ -310,9 +310,8 @@ class _PoolTrial:
     """
 
     def __init__(self, pool: Any, trial: str):
-        self.train = _RemoteMethod(
-            lambda: pool.step.options(max_task_retries=-1).remote(trial)
-        )  # Ray repeats a call that a restart cuts off.
+        # Ray repeats a call that a restart cuts off.
+        self.train = _RemoteMethod(lambda: pool.step.options(max_task_retries=-1).remote(trial))
         self.stop = _RemoteMethod(lambda: ray.put(None))
         self.get_auto_filled_metrics = _RemoteMethod(lambda **_: {})
         # Inside a class, Python would change the name `__ray_ready__` of an attribute.

@@ -60,7 +60,8 @@ class Attempt:
 
     async def run(self) -> Ended | WorkerLost:
         """Run the attempt, and return its result."""
-        running, services = self._running, self._services
+        running = self._running
+        services = self._services
         running.asks = services.elastic.may_change(running, self._size)
         if self._number > 1:
             await services.delete_incomplete(running)
@@ -133,7 +134,9 @@ class Attempt:
         Cached data is used only if all ranks cache it, because all ranks must build an object such
         as XGBoost's matrix at the same time.
         """
-        running, prepared, workers = self._running, self._prepared, self._gang.workers
+        running = self._running
+        prepared = self._prepared
+        workers = self._gang.workers
         keys = [f"{prepared.key}|{self._size}|{rank}" for rank in range(self._size)]
         cached = all(key in dict(one.cached) for one, key in zip(workers, keys, strict=True))
         whole = running.state.is_elastic and self._size > 1
@@ -185,7 +188,8 @@ class Attempt:
             lost = await processes.reason_of(worker, e)
             processes.lose(worker, lost)
             return lost
-        running, services = self._running, self._services
+        running = self._running
+        services = self._services
         if ended.update is not None and running.record(self._number, ended.update, ended):
             services.follow_up(running, ended=True)
             running.update_rungs(together=bool(self._job.milestones))

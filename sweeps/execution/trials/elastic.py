@@ -59,14 +59,14 @@ class ElasticGangs:
             True if workers were kept. False if the trial ends, or must wait for workers like any
             other trial.
         """
-        joining, running.kept = running.kept, []
+        joining = running.kept
+        running.kept = []
         remaining = [
             worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY
         ]
         lost = isinstance(outcome, WorkerLost)
-        if (
-            joining and not lost and len(remaining) < len(gang.workers)
-        ):  # For example, TensorFlow's workers cannot join another gang.
+        # For example, TensorFlow's workers cannot join another gang.
+        if joining and not lost and len(remaining) < len(gang.workers):
             running.may_grow = False
         resizes = lost or (bool(joining) and running.may_grow and running.yields)
         if (

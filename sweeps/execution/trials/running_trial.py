@@ -127,7 +127,8 @@ class RunningTrial:
         self.stage = Stage.PREPARING
         self.decisions = StepAnswers()
         self.stopped = False
-        self.seconds, self.worker_seconds = state.seconds, state.worker_seconds
+        self.seconds = state.seconds
+        self.worker_seconds = state.worker_seconds
         self.began: float | None = None
         self.yields = False
         self.task: asyncio.Task[None] | None = None
@@ -164,7 +165,9 @@ class RunningTrial:
         Args:
             places: Place of each rank.
         """
-        now, number, workers = clock.time(), self.state.number, len(places)
+        now = clock.time()
+        number = self.state.number
+        workers = len(places)
         self._add(AttemptStarted(now, number, self.state.attempt + 1, tuple(places)))
         sizes = self.state.sizes
         if self.state.is_elastic and (not sizes or sizes[-1].workers != workers):

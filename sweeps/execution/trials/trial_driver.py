@@ -56,14 +56,15 @@ class TrialDriver:
                 running.stage = Stage.PREPARING
                 self.elastic.without_workers.add(running.trial.id)
                 fit = self.data_requests.request(running.trial.data, running.trial.preprocessor)
-                if (
-                    not fit.done()
-                ):  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
-                    workers, running.kept = running.kept, []
+                # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
+                if not fit.done():
+                    workers = running.kept
+                    running.kept = []
                     self.workers.give_back(workers)
                 prepared = await asyncio.shield(fit)
                 outcome = await self._attempt(running, prepared)
-                yields, running.yields = running.yields, False
+                yields = running.yields
+                running.yields = False
                 if isinstance(outcome, Ended) and yields and outcome.state is State.PRUNED:
                     continue
                 following = retry.after_attempt(
@@ -106,7 +107,8 @@ class TrialDriver:
         running.stage = Stage.WAITING
         started_before = running.state.failures.any
         try:
-            workers, running.kept = running.kept, []
+            workers = running.kept
+            running.kept = []
             workers = workers or await self.workers.reserve(
                 running.trial.shape, prepared.key, started_before
             )
@@ -116,7 +118,8 @@ class TrialDriver:
             return WorkerLost(str(e), blameless=True)  # The attempt has not started.
         except CannotStart as e:
             return Ended(0, State.FAIL, f"the trial's workers could not start: {e}")
-        running.workers, running.stage = gang.workers, Stage.TRAINING
+        running.workers = gang.workers
+        running.stage = Stage.TRAINING
         self.elastic.without_workers.discard(running.trial.id)
         try:
             outcome = await Attempt(self.services, gang, running, prepared).run()

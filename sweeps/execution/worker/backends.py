@@ -98,7 +98,8 @@ class WorkerGroup(BaseWorkerGroup):
     """
 
     def __init__(self, workers: tuple[ActorHandle[Any], ...], resources: dict[str, float]):
-        self._workers, self._resources = workers, resources
+        self._workers = workers
+        self._resources = resources
 
     def execute_single_async(
         self, worker_index: int, func: Callable[..., T], *args: Any, **kwargs: Any
@@ -229,7 +230,8 @@ class Membership:
 
         Errors are ignored, because another worker of the gang may have died.
         """
-        context, self._context = self._context, None
+        context = self._context
+        self._context = None
         if context is not None:
             with contextlib.suppress(Exception):
                 context.__exit__(None, None, None)

@@ -46,7 +46,8 @@ class RankLoop:
         self.job = session.job
         self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
         self.metrics: dict[int, dict[str, float]] = {}
-        self._session, self._data = session, data
+        self._session = session
+        self._data = data
 
     def run(
         self, current: Current, train: Callable[[RankLoop], None], part: str, **more: Any

@@ -35,9 +35,10 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
                 missing[name] = columns
     if not missing:
         return None
+    # Each worker imports this module, and `sweeps.space` takes long to import.
     from sweeps.space.parse.synonyms import (
         UNSEEN,
-    )  # Each worker imports this module, and `sweeps.space` takes long to import.
+    )
 
     where = "; ".join(
         f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}"

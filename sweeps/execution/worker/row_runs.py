@@ -104,7 +104,8 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
         LoopStopped: The trial ends at this step.
         ValueError: The loop reported nothing in a run.
     """
-    assignment, steps = session.assignment, session.assignment.row_steps
+    assignment = session.assignment
+    steps = session.assignment.row_steps
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
     checkpoint = session.checkpoint() if done else None
     previous = (

@@ -40,7 +40,8 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         session: The trial that the loop reports to.
         current: Description of the trial that the loop can read with `sweeps.trial.current()`.
     """
-    job, assignment = session.job, session.assignment
+    job = session.job
+    assignment = session.assignment
     loop_context.set_current(current)
     loop: Any = None
     try:

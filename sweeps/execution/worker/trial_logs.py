@@ -45,10 +45,11 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A loop may replace `sys.stdout` while this stream still has unwritten output.
     streams = (
         sys.stdout,
         sys.stderr,
-    )  # A loop may replace `sys.stdout` while this stream still has unwritten output.
+    )
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     kept = {number: os.dup(number) for number in (1, 2)}
     _flush(*streams)
@@ -147,9 +148,8 @@ def shorten(log: Path) -> None:
 def _flush(*streams: TextIO) -> None:
     """Flush the given streams, `sys.stdout`, `sys.stderr`, and C's standard output."""
     for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
-        with contextlib.suppress(
-            OSError, ValueError, AttributeError
-        ):  # A loop may have closed or replaced the streams.
+        # A loop may have closed or replaced the streams.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     with contextlib.suppress(ValueError):  # This C library has another name for `stdout`.
         c = ctypes.CDLL(None)

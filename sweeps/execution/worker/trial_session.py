@@ -115,7 +115,8 @@ class TrialSession:
         """
         self._refuse(metrics)
         self._resolve_resumption()
-        self._last_report, self._silent_for = time.monotonic(), 0.0
+        self._last_report = time.monotonic()
+        self._silent_for = 0.0
         self.step = take_step(self.step) if step is None else step
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
@@ -146,7 +147,8 @@ class TrialSession:
             LoopStopped, TypeError, ValueError: See `report`.
         """
         self._refuse(metrics)
-        self._last_report, self._silent_for = time.monotonic(), 0.0
+        self._last_report = time.monotonic()
+        self._silent_for = 0.0
         self._admitted = True
         if self.stops:
             self.stopped = True
@@ -256,7 +258,8 @@ class TrialSession:
         If the loop has made reports that do not leave this process, send a message without reports.
         The pool then knows that this rank is not silent.
         """
-        admitted, self._admitted = self._admitted, False
+        admitted = self._admitted
+        self._admitted = False
         if admitted or self._acknowledged_step != self._recorded:
             self._send()
 
@@ -334,7 +337,8 @@ class TrialSession:
                 upload_checkpoint(Path(local), target)
         # The note is read from the reported checkpoint, because another rank may be overwriting the
         # copy.
-        note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
+        note = f"{checkpoint.path}/{CHECKPOINT_NOTE}"
+        best_step = self.step
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:
                 best_step = json.loads(file.read())["best_step"]

@@ -110,7 +110,8 @@ def save_files(store: str | None, log_file: Path, assignment: Assignment) -> Non
     """
     if store is None:
         return
-    folder, root = Path(assignment.folder), root_in(store, assignment.folder)
+    folder = Path(assignment.folder)
+    root = root_in(store, assignment.folder)
     try:
         opened = stores.open_store(root, patient=False)
         opened.put(log_file, log_file.relative_to(folder).as_posix())

@@ -67,9 +67,8 @@ class WorkerRuntime:
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = (
-            None  # Backend, worker group and configuration; set on rank 0 only.
-        )
+        # Set on rank 0 only.
+        self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = None
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
         # Memory in use after the first trial, in bytes; None before its end.
@@ -87,9 +86,8 @@ class WorkerRuntime:
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
-        logging.getLogger("ray.data").setLevel(
-            logging.ERROR
-        )  # Ray Data would log each read shard to the trial's log.
+        # Ray Data would log each read shard to the trial's log.
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         ray.data.DataContext.get_current().enable_progress_bars = False
         if self.job.stream is None:
             ray_data_adapter.read_data_in_place()
@@ -128,7 +126,8 @@ class WorkerRuntime:
 
         Undo the backend's changes in this process, and free cached GPU memory.
         """
-        membership, self._membership = self._membership, None
+        membership = self._membership
+        self._membership = None
         if membership is not None:
             membership.leave()
         ray_train_adapter.set_ranks(None)
@@ -175,11 +174,13 @@ class WorkerRuntime:
 
         Do nothing if there is no such gang.
         """
-        if self._group is not None:
-            (backend, group, config), self._group = self._group, None
-            group.call("exit_context")
-            backend.on_shutdown(group, config)
-            group.call("leave")
+        if self._group is None:
+            return
+        backend, group, config = self._group
+        self._group = None
+        group.call("exit_context")
+        backend.on_shutdown(group, config)
+        group.call("leave")
 
     def exit_context(self) -> None:
         """Exit the context that `enter` has entered."""
@@ -219,7 +220,7 @@ class WorkerRuntime:
         if self.job.store is not None:
             assignment = replace(assignment, folder=folder_on_node(assignment.folder))
         if self._membership is not None:
-            # Not earlier: peers may still have used the groups.
+            # At the end of the last trial, other ranks may still have used its process groups.
             torch_state.destroy_groups(self._membership.groups)
         if assignment.ranks.world_size == 1:
             self._form_alone(dict(assignment.trial.shape.per_worker))
@@ -241,13 +242,12 @@ class WorkerRuntime:
             self._streams.open(session)
             with trial_logs.into(self._log, title) as say, contextlib.closing(session):
                 ended, broken = self._run_isolated(session, assignment, is_first)
-                say(
-                    f"{ended.state.value} after {ended.reports} reports"
-                    + (f"\n{ended.error}" if ended.error else "")
-                )
+                outcome = f"{ended.state.value} after {ended.reports} reports"
+                say(f"{outcome}\n{ended.error}" if ended.error else outcome)
         finally:
             save_files(self.job.store, self._log, assignment)
-            self.session = self._log = None
+            self.session = None
+            self._log = None
         if self._first_memory is None:
             process_reset.settle()
             self._first_memory = process_reset.memory()
@@ -271,6 +271,12 @@ class WorkerRuntime:
     def _run_isolated(
         self, session: TrialSession, assignment: Assignment, is_first: bool
     ) -> tuple[Ended, str | None]:
+        """Run the loop, and undo its changes of the process.
+
+        Returns:
+            The result of the attempt, and the reason why the process cannot run another trial;
+            None if it can.
+        """
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
@@ -315,9 +321,8 @@ class WorkerRuntime:
                     if received is not None:
                         threading.Thread(target=self._answer, args=received, daemon=True).start()
                 session = self.session
-                if (
-                    session is not None and session is last and not ready
-                ):  # The end of a short trial sends its reports as well.
+                # Wait one interval before the first reports, which the end of a short trial sends.
+                if session is not None and session is last and not ready:
                     session.send_if_new()
                 last = session
                 if session is not None:

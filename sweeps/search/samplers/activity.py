@@ -9,6 +9,7 @@ configuration.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,32 +61,30 @@ class Activity:
         for name in self._dimensions:
             own = np.ones(len(values), dtype=bool)
             for term in self._terms[name]:
-                own &= (
-                    active[term.name] & self._holds(term, values) if term.name in active else False
-                )
+                if term.name in active:
+                    own &= active[term.name] & self._holds(term, values)
+                else:
+                    own[:] = False
             active[name] = own
-        result: np.ndarray = (
-            np.column_stack([active[name] for name in self._column])
-            if self._column
-            else np.ones_like(values, bool)
-        )
-        return result
+        if not self._column:
+            return np.ones_like(values, bool)
+        return np.column_stack([active[name] for name in self._column])
 
     def _holds(self, term: Term, values: np.ndarray) -> np.ndarray:
         """Return an array of shape (n,), True where the term's dimension has an accepted value."""
         dimension = self._dimensions[term.name]
-        column = (
-            values[:, self._column[term.name]]
-            if term.name in self._column
-            else np.full(len(values), _single(dimension))
-        )
+        if term.name in self._column:
+            column = values[:, self._column[term.name]]
+        else:
+            column = np.full(len(values), _single(dimension))
         if dimension.options:
             accepted = np.array([term.holds(option.key) for option in dimension.options])
-            chosen: np.ndarray = accepted[np.where(np.isnan(column), 0, column).astype(int)]
-            return chosen
+            indices = np.where(np.isnan(column), 0, column).astype(int)
+            is_accepted: np.ndarray = accepted[indices]
+            return is_accepted
         if dimension.q is not None or dimension.mean is not None:  # The value is not the key.
             column = np.array(
-                [dimension.value(key) if key == key else np.nan for key in column.tolist()]
+                [np.nan if math.isnan(key) else dimension.value(key) for key in column.tolist()]
             )
         holds: np.ndarray = np.logical_or.reduce(
             [TESTS[sign](column, number) for sign, number in term.tests]

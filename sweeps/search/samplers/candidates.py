@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -44,7 +45,8 @@ class Candidates:
         cell: Mapping[str, Key],
         taken: Callable[[Point], bool] = lambda point: False,
     ):
-        self.axes, self.activity = axes, activity
+        self.axes = axes
+        self.activity = activity
         self._cell = [i for i, name in enumerate(axes.names) if name in cell]
         self._cell_places = axes.places(np.array([axes.row(cell)]))[0, self._cell]
         self._taken, self._drawn = taken, set[Point]()
@@ -113,7 +115,7 @@ class Candidates:
             yield frozenset(
                 (name, value)
                 for name, value in zip(self.axes.names, row.tolist(), strict=True)
-                if value == value
+                if not math.isnan(value)
             )
 
     def in_cell(self, places: np.ndarray) -> np.ndarray:

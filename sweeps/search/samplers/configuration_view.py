@@ -43,7 +43,8 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
         return first
     merged = copy.copy(first)
     if len(trials) < repeats.count or not all(t.state.is_finished() for t in trials):
-        merged.values, merged.state = None, TrialState.RUNNING
+        merged.values = None
+        merged.state = TrialState.RUNNING
         return merged
     complete = [t for t in trials if t.state is TrialState.COMPLETE]
     aggregate = AGGREGATES[repeats.aggregate]

@@ -39,9 +39,8 @@ class Noise:
         if not (freedom and self.width and math.isfinite(variance)):
             return self
         log = math.log(max(variance, LEAST_NOISE))
-        precision = (
-            self.width**-2 + freedom / 2
-        )  # The logarithm of an estimated variance has a variance of about 2 / freedom.
+        # The logarithm of an estimated variance has a variance of about 2 / freedom.
+        precision = self.width**-2 + freedom / 2
         return Noise((self.log * self.width**-2 + log * freedom / 2) / precision, precision**-0.5)
 
 
@@ -113,8 +112,11 @@ class Process:
 
     def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the negative log posterior of the kernel's parameters, and its gradient."""
-        d, n = self.x.shape[1], len(self.y)
-        weights, scale, noise = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        d = self.x.shape[1]
+        n = len(self.y)
+        weights = np.exp(-2 * theta[:d])
+        scale = math.exp(theta[d])
+        noise = math.exp(theta[d + 1])
         r = np.sqrt(5 * (self._squared @ weights))
         decay = scale * np.exp(-r)
         kernel = decay * (1 + r + r * r / 3)

@@ -132,7 +132,8 @@ class GpModel:
         earlier = candidates.in_cell(
             candidates.filled(self._places([*observed.trials, *pending]), rng)
         )
-        means, feasibility = surrogate.predict(earlier)[0], surrogate.feasibility(earlier)
+        means = surrogate.predict(earlier)[0]
+        feasibility = surrogate.feasibility(earlier)
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
         region = improvement_region(means[feasibility >= 0.5])
         centers = earlier[best_first(means, feasibility)[:BEST]]

@@ -86,7 +86,8 @@ def observations(history: History, rng: np.random.RandomState) -> Observations:
     """
     chosen: list[tuple[Level, Ranked, float]] = []
     levels = _levels(history)
-    remaining, shift = MOST, 0.0
+    remaining = MOST
+    shift = 0.0
     for i, level in enumerate(levels):
         if i:
             shift += _median_change(history, level, levels[i - 1])
@@ -197,10 +198,9 @@ def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.min() == finite.max():
         return np.zeros(len(values)), 0.0
-    low, high = (
-        finite.min() / 2,
-        finite.max() / 2,
-    )  # halves, because the difference of two floats may overflow
+    # Halves, because the difference of two floats may overflow.
+    low = finite.min() / 2
+    high = finite.max() / 2
     unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))
@@ -231,7 +231,8 @@ class Limit:
         cls, name: str, levels: list[Level], trials: list[FrozenTrial], values: np.ndarray
     ) -> Limit:
         """Scale values whose largest allowed value is 0."""
-        mean, deviation = float(values.mean()), max(float(values.std()), 1e-12)
+        mean = float(values.mean())
+        deviation = max(float(values.std()), 1e-12)
         return cls(name, np.array(levels), trials, (values - mean) / deviation, -mean / deviation)
 
 

@@ -43,7 +43,8 @@ class Mixture:
         widths: Widths,
         cell: Mapping[int, int],
     ):
-        n, d = len(values), len(axes.numbers)
+        n = len(values)
+        d = len(axes.numbers)
         self.axes = axes
         places = axes.unit(values[:, axes.numbers])
         self._mean = np.vstack([places, np.full((1, d), 0.5)])
@@ -75,7 +76,8 @@ class Mixture:
         """
         which = rng.choice(len(self._weights), p=self._weights, size=size)
         drawn = np.empty((size, len(self.axes.names)))
-        below, above = self._from[which], self._to[which]
+        below = self._from[which]
+        above = self._to[which]
         z = ndtri(below + rng.rand(*below.shape) * (above - below))
         drawn[:, self.axes.numbers] = self.axes.values(
             np.clip(self._mean[which] + z * self._width[which], 0, 1)
@@ -98,11 +100,14 @@ class Mixture:
         numbers = values[:, axes.numbers]
         density = np.log(self._weights) - self._mass.sum(axis=1)  # (kernels,)
         smooth = axes.step == 0
-        mean, width = self._mean[:, smooth], self._width[:, smooth]
+        mean = self._mean[:, smooth]
+        width = self._width[:, smooth]
         z = (axes.unit(numbers)[:, None, smooth] - mean) / width
         density = density - 0.5 * (z * z).sum(axis=2) - np.log(width).sum(axis=1)
         if not smooth.all():
-            mean, width, half = self._mean[:, ~smooth], self._width[:, ~smooth], axes.step / 2
+            mean = self._mean[:, ~smooth]
+            width = self._width[:, ~smooth]
+            half = axes.step / 2
             left, right = (axes.unit(numbers + side * half)[:, None, ~smooth] for side in (-1, 1))
             share = ndtr((right - mean) / width) - ndtr((left - mean) / width)
             density = density + np.log(np.maximum(share, 1e-300)).sum(axis=2)

@@ -73,7 +73,8 @@ class ReseededSampler:
     def __init__(
         self, build: Callable[[int, int], BaseSampler], space: Mapping[str, BaseDistribution]
     ):
-        self._build, self.space = build, space
+        self._build = build
+        self.space = space
         self.reseed(0, 0)
 
     def reseed(self, seed: int, index: int) -> None:

@@ -76,10 +76,10 @@ class History:
         self.space: Mapping[str, BaseDistribution] = space or {}
         self.number = 0
         self._study: Study | None = None
-        self._grids, self._repeats = sorted(grids), repeats
-        self._repeated: dict[int, list[int]] = defaultdict(
-            list
-        )  # numbers of the repeats, by the number of the first trial
+        self._grids = sorted(grids)
+        self._repeats = repeats
+        # Numbers of the repeats, by the number of the first trial.
+        self._repeated: dict[int, list[int]] = defaultdict(list)
         self._read = 0  # number of trials read so far
         self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
         self._shapes: set[frozenset[str]] = set()

@@ -52,13 +52,12 @@ def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
     frozen = []
     for number, trial in enumerate(sweep.trials):
         known = {name: d for name, d in context.distributions.items() if name in trial.keys}
-        state = (
-            TrialState.FAIL
-            if math.isinf(trial.violation)
-            else TrialState.PRUNED
-            if trial.values is None
-            else TrialState.COMPLETE
-        )
+        if math.isinf(trial.violation):
+            state = TrialState.FAIL
+        elif trial.values is None:
+            state = TrialState.PRUNED
+        else:
+            state = TrialState.COMPLETE
         frozen_trial = create_trial(
             state=state,
             values=trial.values if state is TrialState.COMPLETE else None,

@@ -63,7 +63,8 @@ class Asha(Scheduler):
 
         The first is `grace_period`; each later one is `reduction_factor` times the previous rung.
         """
-        rungs, step = [], self.grace_period
+        rungs = []
+        step = self.grace_period
         while step < self.max_t:
             rungs.append(step)
             step *= self.reduction_factor

@@ -45,6 +45,7 @@ class Hyperband(Asha):
 
     def bracket(self, seed: int, trial: int) -> int:
         """Draw the bracket of a trial."""
-        n, factor = len(super().rungs()), self.reduction_factor
+        n = len(super().rungs())
+        factor = self.reduction_factor
         odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(self.bracket_count)]
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]

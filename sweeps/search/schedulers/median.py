@@ -64,4 +64,5 @@ class Median(Scheduler):
         worst = math.inf if view.minimize else -math.inf
         means = [t.mean_until(rung) for t in others]
         median = statistics.median(worst if math.isnan(mean) else mean for mean in means)
-        return STOP if (best > median if view.minimize else best < median) else CONTINUE
+        is_worse = best > median if view.minimize else best < median
+        return STOP if is_worse else CONTINUE

@@ -92,7 +92,8 @@ def explore(dimension: Dimension, key: Key, resample: float, rng: random.Random)
         at = dimension.options.index(dimension.option(key))
         near = [i for i in (at - 1, at + 1) if 0 <= i < len(dimension.options)]
         return dimension.options[rng.choice(near)].key if near else key
-    value, factor = dimension.value(key), rng.choice(FACTORS)
+    value = dimension.value(key)
+    factor = rng.choice(FACTORS)
     new = dimension.nearest(value * factor)
     up = (factor > 1) == (value >= 0)
     if new == value or (new > value) != up:
@@ -111,7 +112,8 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Key:
         return rng.choice(dimension.options).key
     if dimension.lower is None or dimension.highest is None:
         return rng.uniform(*EDGES)
-    low, high = dimension.lower, dimension.highest
+    low = dimension.lower
+    high = dimension.highest
     if dimension.is_log:
         value: float = math.exp(rng.uniform(math.log(low), math.log(high)))
     elif dimension.is_integer and dimension.q is None:

@@ -35,7 +35,8 @@ def next_promoted(
             the number of trials that have reached the rung.
     """
     for step, bracket in rungs:
-        reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
+        reached = view.at_rung(step, bracket)
+        sign = 1 if view.minimize else -1
         ranked = [
             (sign * value, t.number)
             for t in reached

@@ -73,7 +73,8 @@ def assignments(
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     conditions = conditions_of(dict(sections))
-    needed, pending = set(names), list(names)
+    needed = set(names)
+    pending = list(names)
     while pending:
         related = {term.name for term in conditions[pending.pop()]} - needed
         pending += related
@@ -105,7 +106,9 @@ def any_key(dim: Dimension) -> Key:
 
     The key is the first option, the lower bound, or the median of a normal distribution.
     """
-    return dim.options[0].key if dim.options else 0.5 if dim.lower is None else dim.lower
+    if dim.options:
+        return dim.options[0].key
+    return 0.5 if dim.lower is None else dim.lower
 
 
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
@@ -145,7 +148,8 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
         lower, upper = (spread.inv_cdf(edge) for edge in EDGES)
     else:
         assert dim.lower is not None and dim.highest is not None
-        lower, upper = dim.lower, dim.highest
+        lower = dim.lower
+        upper = dim.highest
     inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
     if dim.is_integer or dim.q is not None:
         near = {dim.nearest(at, steps) for at in inside for steps in (-1, 0, 1)}
@@ -173,7 +177,8 @@ def conflicting_dimension(
         The name of the other dimension. None if the dimension can be active.
     """
     needed: dict[str, list[Term]] = {}
-    pending, seen = [name], {name}
+    pending = [name]
+    seen = {name}
     while pending:
         for term in conditions.get(pending.pop(), ()):
             needed.setdefault(term.name, []).append(term)

@@ -11,7 +11,9 @@ from typing import Any
 from sweeps.core.errors import InputError, Problem
 from sweeps.space.yaml.yaml12 import parse
 
-_OPENING, _CLOSING, _QUOTES = "[{(", "]})", "'\""
+_OPENING = "[{("
+_CLOSING = "]})"
+_QUOTES = "'\""
 
 
 def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
@@ -52,7 +54,9 @@ def split(text: str) -> Iterator[str]:
 
     Commas inside brackets and inside quotes do not separate parts.
     """
-    begin, depth, quote = 0, 0, ""
+    begin = 0
+    depth = 0
+    quote = ""
     for i, c in enumerate(text):
         if quote:
             escaped = quote == '"' and (len(text[:i]) - len(text[:i].rstrip("\\"))) % 2

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.resources import Shape, jax_connects
+from sweeps.core.text.texts import count_noun
 from sweeps.space.model.templates import Sections, walk
 from sweeps.space.sections.built_in_trainers import trainer_definitions
 from sweeps.space.sections.data_models import DataSpec
@@ -99,18 +100,19 @@ class ConsistencyChecks:
         most = max((shape.most or shape.workers for shape in shapes), default=1)
         if limit is not None and most > limit:
             text = (
-                f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has "
-                f"trials with {most} workers"
+                f"trains on at most {count_noun(limit, 'worker')}, but the space has trials with "
+                f"{most} workers"
             )
             self.root.wrong_inside(
                 "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
             )
-        needs_gpus = self.trainer is not None and self.trainer.backend == "jax"
-        alone = [shape for shape in shapes if needs_gpus and not jax_connects(shape)]
-        if alone:
+        if self.trainer is None or self.trainer.backend != "jax":
+            return
+        unconnected = [shape for shape in shapes if not jax_connects(shape)]
+        if unconnected:
             text = (
                 "Ray's backend for `jax` connects workers only if each worker has whole GPUs or "
-                f"TPUs, but the shape {alone[0]} has none"
+                f"TPUs, but the shape {unconnected[0]} has none"
             )
             self.root.wrong_inside(
                 "space.scaling",
@@ -131,7 +133,8 @@ class ConsistencyChecks:
 
     def _check_label(self) -> None:
         """Add a problem if the file names no label."""
-        data, label = self.root.get("data"), self.root.find("data.label")
+        data = self.root.get("data")
+        label = self.root.find("data.label")
         if label.value is None and (data.value is None or data.is_map):
             text = "give the name of the column to predict"
             label.wrong(f"is required by `{self.trainers.name}`; {text}", data.at)

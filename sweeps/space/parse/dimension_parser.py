@@ -55,7 +55,8 @@ class DimensionParser:
     """
 
     def __init__(self, problems: Problems, roots: tuple[Path, ...]):
-        self.problems, self.roots = problems, roots
+        self.problems = problems
+        self.roots = roots
         self._names: Counter[str] = Counter()
         self.when_parser = WhenParser()
 

@@ -32,7 +32,8 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     Raises:
         InputError: A name or a value is wrong. There is one problem for each.
     """
-    mark, problems = Mark("params"), Problems()
+    mark = Mark("params")
+    problems = Problems()
     values: dict[str, Any] = {}
     for given, value in parameters.items():
         name = full_name(space, given)

@@ -53,7 +53,8 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
         tunable: True if the parameter may have a domain. If the value is a list, the message then
             suggests a `choice` of the items of the list.
     """
-    types, hint = types_of(fragment), ""
+    types = types_of(fragment)
+    hint = ""
     if tunable and node.is_list:
         hint = to_try_each(node)
     elif types == ("string",):
@@ -98,9 +99,8 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
         return None
     ends = [dim.lower, dim.highest]
-    if (
-        not dim.is_integer and dim.q is None
-    ):  # the bounds of a continuous domain are practically never sampled
+    # The bounds of a continuous domain are practically never sampled.
+    if not dim.is_integer and dim.q is None:
         open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
         ends = [end for end in ends if end not in open_ends]
     return None if all(is_within_bounds(fragment, end) for end in ends) else rule

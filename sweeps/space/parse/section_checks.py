@@ -58,10 +58,12 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
-        outside = {key: value for key, value in fragment.items() if key != "title"}
-        by_name[name] = outside | (
-            forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {}
-        )
+        shown = {key: value for key, value in fragment.items() if key != "title"}
+        if len(forms) == 1:
+            shown |= forms[0]
+        elif forms:
+            shown["anyOf"] = forms
+        by_name[name] = shown
     return by_name
 
 
@@ -92,13 +94,13 @@ def check(model: type[T], node: Node) -> T | None:
     """
     kind: type = model
     names = key_names(kind)
-    tuned = report_domains(node)
+    domains = report_domains(node)
     if not node.is_map and node.value is not None:
         node.wrong(f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
         return None
-    if node in tuned:
+    if node in domains:
         return None
-    valid = not tuned
+    valid = not domains
     given: dict[str, Any] = {}
     for key, child in node.items():
         if key not in names:
@@ -130,11 +132,13 @@ def _section(node: Node) -> str:
 
 def _add_error(model: type, error: Any, node: Node) -> None:
     """Add a problem for one of pydantic's errors about a value."""
-    key, *steps = error["loc"]
-    child, fragment = node.value[key], fragments(model)[key]
-    for step in steps:
-        if child.is_list and isinstance(step, int):
-            child, fragment = child.value[step], fragment["items"]
+    key, *indices = error["loc"]
+    child = node.value[key]
+    fragment = fragments(model)[key]
+    for index in indices:
+        if child.is_list and isinstance(index, int):
+            child = child.value[index]
+            fragment = fragment["items"]
     if error["type"] == "value_error":
         text = f"{error['ctx']['error']}, got {child.show()}"
     elif error["type"] == "string_too_short":
@@ -156,9 +160,12 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
         node: The word in the space file.
         valid: The valid words.
     """
+    text = f"must be {rule_of({'enum': list(valid)})}, got {node.show()}"
     hint = suggest(place, node.value, valid)
-    hint = f"; {hint}" if hint.startswith("did") or our_name(place, node.value) else ""
-    return f"must be {rule_of({'enum': list(valid)})}, got {node.show()}{hint}"
+    # Without a similar word, the hint lists the valid words, which the text has already.
+    if hint.startswith("did") or our_name(place, node.value):
+        text += f"; {hint}"
+    return text
 
 
 def domains_in(node: Node) -> list[Node]:

@@ -91,7 +91,8 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     """
     if depth == len(parts):
         return value
-    part, here = parts[depth], ".".join(parts[:depth])
+    part = parts[depth]
+    here = ".".join(parts[:depth])
     if node.is_list:
         if not part.isdigit() or int(part) >= len(node.value):
             raise LookupError(

@@ -78,7 +78,8 @@ class SpaceValidator:
         runtime_env = read_runtime_env(self.root.get(KEY), self.folder)
         self.checks.check_columns()
         self._check_space_is_given(bool(tuned))
-        before, reason = len(self.problems), ""
+        before = len(self.problems)
+        reason = ""
         sections = self._sections(data, tuned)
         cells: tuple[Keys, ...] = ()
         shapes: tuple[Shape, ...] = ()
@@ -289,7 +290,8 @@ class SpaceValidator:
         if _more_than(MAX_VARIANTS, variants):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
             self.root.wrong_inside("data", text)
-        search, limits = self.search.search, self.search.limits
+        search = self.search.search
+        limits = self.search.limits
         sampled = self._sampled
         if search.algorithm == "grid" and sampled:
             self.root.wrong_inside(

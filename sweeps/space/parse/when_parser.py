@@ -6,7 +6,6 @@ be true.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 
@@ -64,21 +63,29 @@ def read_term(dim: Dimension, node: Node) -> Term:
     keys: list[Key] = []
     tests: list[tuple[str, float]] = []
     for child in children:
-        test = _comparison(dim, child)
-        if dim.options:
-            keys += [option_of(dim, child)] if test is None else _matching_keys(dim, *test, child)
+        comparison = _comparison(dim, child)
+        if dim.options and comparison is None:
+            keys.append(option_of(dim, child))
+        elif dim.options and comparison is not None:
+            keys += _matching_keys(dim, *comparison, child)
+        elif comparison is None:
+            tests.append(_number(dim, child))
         else:
-            tests.append(_number(dim, child) if test is None else _possible_test(dim, test, child))
+            tests.append(_possible_test(dim, comparison, child))
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
 def comparison_of(value: Plain) -> tuple[str, float] | None:
     """Return the sign and the number of a text such as `> 3`. Return None for another value."""
     match = COMPARISON.match(value.strip()) if isinstance(value, str) else None
-    with contextlib.suppress(ValueError):  # the number is too large
-        if match and is_number(number := scalar(match[2])):
-            return match[1], number
-    return None
+    if match is None:
+        return None
+    sign, text = match.groups()
+    try:
+        number = scalar(text)
+    except ValueError:  # the number is too large
+        return None
+    return (sign, number) if is_number(number) else None
 
 
 def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
@@ -166,9 +173,10 @@ def option_of(dim: Dimension, node: Node) -> Key:
         if isinstance(word, str) and option.key == word:
             return option.key
     if isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain < len(dim.options):
-        named = dim.options[plain]
-        if not (named.value is None or isinstance(named.value, (bool, int, float, str))):
-            return named.key
+        option = dim.options[plain]
+        is_scalar = option.value is None or isinstance(option.value, (bool, int, float, str))
+        if not is_scalar:
+            return option.key
     hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
     raise InvalidConditionValue(f"must be an option of {dim.name}; {hint}", node)
 
@@ -266,9 +274,11 @@ class WhenParser:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"
             if name not in self.parsed:
                 others = [other for other in self.parsed if other != node.path]
-                inside = [other for other in others if INSIDE.sub("", other) == name]
-                wanted = inside[0] if inside else str(name)
-                hint = did_you_mean(wanted, inside or others or ["none"])
+                nested = [other for other in others if INSIDE.sub("", other) == name]
+                if nested:
+                    hint = did_you_mean(nested[0], nested)
+                else:
+                    hint = did_you_mean(str(name), others or ["none"])
                 text = f"`when` names an unknown dimension: `{name}`; {hint}"
             node.wrong(text, node.value["when"].value[name].at)
         if self._unresolved:

@@ -91,16 +91,17 @@ def importable_name(function: Function, roots: Sequence[Path]) -> str | None:
         function: The function or class.
         roots: Folders from which the user's modules are imported, before those in `sys.path`.
     """
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", "")
     if not module or module == "__main__" or not references.is_reference(f"{module}:{name}"):
         return None
     if _attribute(module, name) is not function or references.source_of(module, roots) is None:
         return None
     parts = module.split(".")
     if any(part.startswith("_") for part in parts):
-        # `sklearn.svm._classes:SVC` is also `sklearn.svm:SVC`
-        names = (".".join(parts[: i + 1]) for i in range(len(parts)))
-        module = next(parent for parent in names if _attribute(parent, name) is function)
+        # Take the first package that also has it: `sklearn.svm._classes:SVC` is `sklearn.svm:SVC`.
+        packages = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+        module = next(package for package in packages if _attribute(package, name) is function)
     return f"{module}:{name}"
 
 
@@ -169,11 +170,14 @@ def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
         The pickle of a tuple; the pickler, see `_recorder`; and the members of the tuple by name.
         These are the functions, followed by the classes that they use and that no module has.
     """
-    everything, before = dict(functions), 0
-    while len(everything) > before:  # The last pickle has the classes as members.
-        recorder, before = _recorder(), len(everything)
+    members = dict(functions)
+    pickled_members = 0
+    # Pickle again until the pickle has all classes as members.
+    while len(members) > pickled_members:
+        recorder = _recorder()
+        pickled_members = len(members)
         try:
-            recorder.dump(tuple(everything.values()))
+            recorder.dump(tuple(members.values()))
         except Exception as e:
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             advice = "create this value inside the function"
@@ -181,13 +185,10 @@ def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
                 place,
                 f"the function uses a value that cannot be sent to workers: {reason}; {advice}",
             ) from e
-        for each in recorder.by_value:
-            if (
-                each not in everything.values()
-                and "<locals>" not in each.__qualname__
-                and each.__qualname__.isidentifier()
-            ):
-                everything.setdefault(each.__qualname__, each)
+        for cls in recorder.by_value:
+            # The name of a class inside a function or a class is no identifier.
+            if cls not in members.values() and cls.__qualname__.isidentifier():
+                members.setdefault(cls.__qualname__, cls)
     pickled = recorder.file.getvalue()
     recorder.modules |= _named_modules(pickled)
     if len(pickled) > MOST_BYTES:
@@ -200,7 +201,7 @@ def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
             f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the "
             "function",
         )
-    return pickled, recorder, everything
+    return pickled, recorder, members
 
 
 def _recorder() -> Any:
@@ -252,9 +253,8 @@ def _named_modules(pickled: bytes) -> set[str]:
             texts = [texts[1], memo[int(value or 0)]]
         elif opcode.name == "MEMOIZE":
             memo.append(texts[1] if "BINUNICODE" in previous else "")
-        elif (
-            opcode.name == "STACK_GLOBAL"
-        ):  # The two values on top of the stack are the names of the module and of its member.
+        elif opcode.name == "STACK_GLOBAL":
+            # The two values on top of the stack are the names of the module and of its member.
             modules.add(texts[0])
         previous = opcode.name
     return modules - {"__main__"}
@@ -267,16 +267,16 @@ def _imported(code: types.CodeType) -> Iterator[str]:
     """
     package = ""
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME" and references.is_reference(
-            f"{instruction.argval}:a"
-        ):
-            package = instruction.argval
-            yield package
+        name = instruction.argval
+        if instruction.opname == "IMPORT_NAME":
+            if references.is_reference(f"{name}:a"):  # False for a relative import
+                package = name
+                yield package
         elif (
             instruction.opname == "IMPORT_FROM"
-            and references.source_of(f"{package}.{instruction.argval}", ()) is not None
+            and references.source_of(f"{package}.{name}", ()) is not None
         ):
-            yield f"{package}.{instruction.argval}"  # `from package import module`
+            yield f"{package}.{name}"  # `from package import module`
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imported(constant)

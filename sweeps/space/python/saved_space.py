@@ -104,7 +104,8 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
         InputError: The folder is not a sweep's folder, or its space file is invalid.
     """
     origin = read_origin(folder)
-    base, cwd = Path(origin["base"]), Path(origin["cwd"])
+    base = Path(origin["base"])
+    cwd = Path(origin["cwd"])
     for root in (cwd, base):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
@@ -159,7 +160,8 @@ def _loaded(folder: Path, more: tuple[str, ...] = ()) -> Space:
     The space gets its name from `origin.json`. Without the key `name`, a space is named after its
     file, and the saved copy has another file name than the original.
     """
-    origin, saved = read_origin(folder), SweepFolder(folder)
+    origin = read_origin(folder)
+    saved = SweepFolder(folder)
     refuse_other_kind(saved.space)
     recorded = Recorded(
         algorithm=origin["algorithm"],
@@ -179,7 +181,8 @@ def with_saved_tables(space: Space, folder: Path) -> Space:
         space: The space.
         folder: The sweep's folder, which has the tables.
     """
-    data, places = space.data, dict(space.places)
+    data = space.data
+    places = dict(space.places)
     for file in table_files(SweepFolder(folder).tables):
         path = str(file.absolute())
         places[f"data.{file.stem}"] = f"data.{file.stem}"

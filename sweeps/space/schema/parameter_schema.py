@@ -72,7 +72,9 @@ def rule_of(fragment: Fragment) -> str:
     bounds = " and ".join(
         f"{words} {fragment[key]}" for key, (words, _) in _BOUNDS.items() if key in fragment
     )
-    return _or(nouns) + (f" {'of ' if bounds.startswith('at') else ''}{bounds}" if bounds else "")
+    if not bounds:
+        return _or(nouns)
+    return f"{_or(nouns)} of {bounds}" if bounds.startswith("at") else f"{_or(nouns)} {bounds}"
 
 
 def _or(words: list[str]) -> str:

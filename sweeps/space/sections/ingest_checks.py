@@ -128,7 +128,8 @@ def row_obstacles(
         sections: Templates of the sections of the space; see `Space.sections`.
         scheduler: The scheduler, which counts rows.
     """
-    key, steps = "scheduler.resource", "leave this key out to count reports"
+    key = "scheduler.resource"
+    steps = "leave this key out to count reports"
     if data is not None and not data.given:
         yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {steps}"
     elif data is not None and data.folds:

@@ -118,6 +118,5 @@ LabelColumns = Annotated[
 ROWS: Final = "data.rows"
 Resource = Literal["step", "data.rows"]
 Task = Literal["binary", "multiclass", "regression"]
-AnyTask = Literal[
-    Task, "multilabel", "multioutput"
-]  # The last two are the tasks of several label columns.
+# The last two are the tasks of several label columns.
+AnyTask = Literal[Task, "multilabel", "multioutput"]

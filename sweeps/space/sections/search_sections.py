@@ -204,7 +204,8 @@ class SearchSections:
 
     def _read_scheduler(self) -> SchedulerSpec | None:
         """Parse the scheduler: a built-in one with options, or a reference to a user's class."""
-        node, names = self.root.get("scheduler"), plugin_registry.names("scheduler")
+        node = self.root.get("scheduler")
+        names = plugin_registry.names("scheduler")
         tuned = report_domains(node)
         if node in tuned or node.get("name") in tuned:
             return None

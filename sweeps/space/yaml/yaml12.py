@@ -129,7 +129,8 @@ class _Builder:
     """
 
     def __init__(self, text: str, source: str, override: bool):
-        self.source, self.override = source, override
+        self.source = source
+        self.override = override
         self.events = iter(YAML(typ="safe", pure=True).parse(text))
         self.open: list[Mark] = []  # places of the lists and mappings that are not yet complete
         self.total = 0
@@ -240,7 +241,8 @@ class _Builder:
         """Return the node of a mapping. The mapping's start event was already read."""
         mapping = Node({}, mark)
         while not isinstance(event := next(self.events), events.MappingEndEvent):
-            key, at = self._node(event), self.mark(event.start_mark)
+            key = self._node(event)
+            at = self.mark(event.start_mark)
             if key.is_map or key.is_list:
                 raise _error(at, f"a key must be a name, got {key.show()}")
             if key.raw == "<<":
@@ -267,7 +269,8 @@ def _size_and_height(node: Node) -> tuple[int, int]:
 
 
 def _scalar_node(event: events.ScalarEvent, mark: Mark) -> Node:
-    text, is_plain = event.value, event.implicit[0]
+    text = event.value
+    is_plain = event.implicit[0]
     try:
         value = scalar(text) if is_plain else text
     except ValueError as e:

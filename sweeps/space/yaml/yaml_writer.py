@@ -44,9 +44,8 @@ def flow(value: Plain) -> str:
         if _PLAIN.match(value) and scalar(value) == value:
             return value
         written = json.dumps(value, ensure_ascii=False)
-        return "".join(
-            c if c.isprintable() else f"\\U{ord(c):08x}" for c in written
-        )  # YAML would fold a line separator
+        # YAML would fold a line separator.
+        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):

@@ -78,9 +78,9 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
     for context, source in dict.fromkeys(splits):
         shown = make_encodable(masked(source))
         scheme, separator, _ = shown.partition("://")
-        kind = (
-            scheme if separator else "code" if ":" in shown else "local"
-        )  # `sklearn:NAME` and `module:function` are code
+        kind = scheme
+        if not separator:  # `sklearn:NAME` and `module:function` are code.
+            kind = "code" if ":" in shown else "local"
         name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
         dataset = Dataset(
             name, make_encodable(fingerprint)[:DIGEST_LENGTH], kind, json.dumps({"uri": shown})

@@ -123,7 +123,8 @@ class RunWriter(SweepRuns):
 
     @_add.register
     def _(self, event: events.TrialResized, batch: RequestBatch) -> None:
-        run, size = self.runs[event.number], event.size
+        run = self.runs[event.number]
+        size = event.size
         batch.add_metrics(run, size.metrics.items(), event.time, size.step)
 
     @_add.register
@@ -134,7 +135,8 @@ class RunWriter(SweepRuns):
 
     @_add.register
     def _(self, event: events.TrialEnded, batch: RequestBatch) -> None:
-        run, result = self.runs[event.number], event.result
+        run = self.runs[event.number]
+        result = event.result
         tags = batch.tags[run]
         interrupted = result.state is State.RUNNING
         tags["sweeps.state"] = "INTERRUPTED" if interrupted else result.state.value
@@ -169,7 +171,8 @@ class RunWriter(SweepRuns):
 
     @_add.register
     def _(self, event: events.SweepEnded, batch: RequestBatch) -> None:
-        parent, result = self.parent, event.result
+        parent = self.parent
+        result = event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}
             for number in sorted(self.runs.keys() & (front | self.front)):

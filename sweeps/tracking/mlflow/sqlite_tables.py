@@ -34,9 +34,8 @@ def create(uri: str) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="sweeps-mlflow-") as folder:
         complete = Path(folder) / "mlflow.db"
-        MlflowClient(f"sqlite:///{complete}").search_experiments(
-            max_results=1
-        )  # creates the tables
+        # Creates the tables.
+        MlflowClient(f"sqlite:///{complete}").search_experiments(max_results=1)
         copy = file.with_name(f".{file.name}-{os.getpid()}")
         try:
             shutil.copyfile(complete, copy)

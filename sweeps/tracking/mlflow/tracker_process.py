@@ -125,8 +125,10 @@ class TrackerProcess(MlflowTracker):
         with pipe:
             for line in pipe:
                 status = json.loads(line)
-                self.parent, self.error = status["parent"], status["error"]
-                self.waiting, self.writer.left = status["waiting"], status["left"]
+                self.parent = status["parent"]
+                self.error = status["error"]
+                self.waiting = status["waiting"]
+                self.writer.left = status["left"]
                 if status["written"] or status["answered"]:
                     self._last_answer = time.monotonic()
                 for _ in range(status["written"]):
