@@ -29,8 +29,8 @@ LOSSES = {
     "multiclass": "SparseCategoricalCrossentropy",
     "regression": "MeanSquaredError",
 }
-# Parameters that only a model that is not compiled accepts.
-COMPILED = (
+# Parameters that have no effect if the user's function compiles the model.
+COMPILE_PARAMETERS = (
     "optimizer",
     "loss",
     "weight_decay",
@@ -163,7 +163,7 @@ class Model:
     def outputs(self, x: np.ndarray) -> np.ndarray:
         """Return the outputs of the network for features of shape (n, columns).
 
-        Outputs for rows of zeros follow them.
+        The result has further rows at its end, so that their number is a multiple of `BLOCK`.
 
         The rounding of a matrix product depends on its number of rows. Therefore rows are predicted
         in blocks of `BLOCK` rows, and the outputs for a row do not depend on the number of rows.
@@ -213,16 +213,15 @@ def build(
         model(row)  # `model.build` would not make the weights of layers in a user's class
     if not model.compiled:
         _compile(keras, model, str(cur.task), params)
-    elif useless := [
-        name for name in COMPILED if config.get(name) is not None and name not in arguments
-    ]:
-        raise ValueError(
-            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
-            f"`{useless[0]}` an argument of the function, "
-            "or return a model that is not compiled"
-        )
-    elif params["learning_rate"] is not None and "learning_rate" not in arguments:
-        model.optimizer.learning_rate = params["learning_rate"]
+    else:
+        for name in COMPILE_PARAMETERS:
+            if config.get(name) is not None and name not in arguments:
+                raise ValueError(
+                    f"params.{name} has no effect, because `{ref}` compiles its model; make "
+                    f"`{name}` an argument of the function, or return a model that is not compiled"
+                )
+        if params["learning_rate"] is not None and "learning_rate" not in arguments:
+            model.optimizer.learning_rate = params["learning_rate"]
     model.optimizer.build(model.trainable_variables)
     return model
 

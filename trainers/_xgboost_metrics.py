@@ -20,21 +20,17 @@ OF_ONE_TASK = (
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:
-    """Return XGBoost's name of a metric.
+    """Return XGBoost's name of a metric; None if XGBoost cannot measure the metric for the task.
 
-    The name is `error` or `merror` for the accuracy on valid, otherwise the same.
-
-    Return None if XGBoost cannot measure the metric for the task.
+    For the accuracy on valid, this is `error` or `merror`. Other metrics have the same name.
     """
     if metric == "accuracy" and split == "valid" and metric in USUAL[task]:
         return "merror" if task == "multiclass" else "error"
     if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
         return metric if metric in METRICS[task] else None
-    return (
-        metric
-        if metric in METRICS[task] or (metric not in OF_ONE_TASK and _is_known(metric))
-        else None
-    )
+    if metric in METRICS[task]:
+        return metric
+    return metric if metric not in OF_ONE_TASK and _is_known(metric) else None
 
 
 @functools.lru_cache(maxsize=64)

@@ -96,9 +96,8 @@ def _keras_with(framework: str) -> ModuleType:
 
 def _reset(keras: ModuleType, engine: ModuleType, seed: int) -> None:
     """Forget the layers of an earlier trial, and seed all random numbers."""
-    keras.utils.clear_session(
-        free_memory=False
-    )  # else the layers of the second trial have other names than those of the first
+    # Otherwise the layers of the second trial have other names than those of the first.
+    keras.utils.clear_session(free_memory=False)
     # A seed below 2**31, which every framework accepts
     small = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
     for set_seed in (random.seed, np.random.seed, engine.set_seed):

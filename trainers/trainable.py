@@ -165,12 +165,8 @@ def number(metrics: Mapping[str, Any], name: str | None) -> float:
     """
     try:
         return float(flatten_dict(dict(metrics), delimiter=".")[name])
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # A tensor with several elements raises a RuntimeError.
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        # A tensor with several elements raises a RuntimeError.
         return math.nan
 
 

@@ -177,10 +177,11 @@ def _export_bundle(
             fitted = _load_chain(models, trial, refitted)
             best["test"], note = _score_on_test(models, trial, source, refitted=refitted)
             notes = (*notes, note) if note else notes
-        # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a
-        # refit.
-        of_loop = refitted is not None and store.objectives.last_step_counts
-        facts = describe_recorded(store, model.number, None if of_loop else model.step)
+        step: int | None = model.step
+        if refitted is not None and store.objectives.last_step_counts:
+            # The steps of the search are folds or parts of the rows. The refit has other steps.
+            step = None
+        facts = describe_recorded(store, model.number, step)
         facts |= {"test": best["test"], "best_step": model.step, "seed": trial.seed}
         facts |= models.facts(info.fingerprint)
         if refitted is not None:
@@ -213,8 +214,8 @@ def _score_on_test(
 ) -> tuple[float | None, str | None]:
     """Score a model on the rows of test, which the model has not seen.
 
-    This is the exported model, unless it was trained on these rows. Then it is the model before:
-    `Refitted.scored`, or the model of the search.
+    This is the exported model, unless it was trained on these rows. In that case, an earlier model
+    is scored: `Refitted.scored`, or the model of the search.
 
     Args:
         models: The models of the sweep.
@@ -229,11 +230,12 @@ def _score_on_test(
     if test is None:
         return None, None
     checkpoint: str | Path = source
+    scored = refitted  # the training whose model is scored; None for the model of the search
     if refitted is not None and "test" in refitted.splits:
-        refitted = refitted.scored
+        scored = refitted.scored
         searched = saved_model(models.study_store, trial.number)
-        if refitted is not None:
-            checkpoint = refitted.checkpoint
+        if scored is not None:
+            checkpoint = scored.checkpoint
         elif searched is not None:
             checkpoint = searched.source
         else:
@@ -245,6 +247,6 @@ def _score_on_test(
     task = models.prepared.load_info(trial.data).task
     method = "decision_function" if metrics.needs(metric, task) == "scores" else "predict"
     rows, labels = test
-    prepared = _load_chain(models, trial, refitted).transform(rows)
+    prepared = _load_chain(models, trial, scored).transform(rows)
     predictions = models.predict(trial, checkpoint, prepared, method=method)
     return score_test(metric, task, labels, predictions)

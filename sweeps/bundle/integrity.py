@@ -233,9 +233,8 @@ def _load_pyfunc(data_path: str) -> object:
     bundle = Path(data_path).resolve().parents[1]
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
-    except (
-        IntegrityError
-    ):  # undo what MLflow did before this call: it made the bundle's code importable
+    except IntegrityError:
+        # MLflow made the bundle's code importable before this call.
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise

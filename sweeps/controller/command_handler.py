@@ -108,8 +108,8 @@ class CommandHandler:
     def _stop_trial(self, trial: str, name: str) -> Answer | None:
         """Stop a trial. Return None until a running trial has ended."""
         state = self._trial(trial)
-        stopped = name in self._stopping and state.reason == STOPPED
-        if state.has_ended and not stopped:
+        ended_by_this = name in self._stopping and state.reason == STOPPED
+        if state.has_ended and not ended_by_this:
             raise CommandError(
                 f"trial {trial} has ended already ({state.result.state_name(is_driven=True)})"
             )
@@ -121,7 +121,7 @@ class CommandHandler:
         self._stopping.discard(name)
         steps = self._search.store.states[state.number].steps
         unit = "fold" if self._search.space.data.folds else "step"
-        after = f"after {steps} {unit}{'s' * (steps != 1)}" if steps else f"before its first {unit}"
+        after = f"after {count_noun(steps, unit)}" if steps else f"before its first {unit}"
         return Answer(f"trial {trial} is stopped, {after}", trial)
 
     def _trial(self, trial: str) -> TrialState:
@@ -170,7 +170,7 @@ class CommandHandler:
             raise CommandError("the sweep is running and is not paused")
         self.end_pause()
         left = self._search.to_run
-        return Answer(f"running again; {left} trial{'s' * (left != 1)} left to start")
+        return Answer(f"running again; {count_noun(left, 'trial')} left to start")
 
     def _enqueue(self, parameters: Mapping[str, JsonValue], name: str) -> Answer:
         if (reason := refusal(self._search.space, self._search.scheduler.perturbs)) is not None:

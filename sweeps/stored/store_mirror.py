@@ -273,9 +273,8 @@ class StoreMirror:
             checkpoints: tuple[str, ...] = ray.get(
                 self.pool.unneeded.remote(), timeout=POOL_ANSWERS
             )
-        except (
-            ray.exceptions.RayError
-        ):  # The pool has died. The driver's main thread notices this, too.
+        except ray.exceptions.RayError:
+            # The pool has died. The driver's main thread notices this, too.
             return ()
         return checkpoints
 

@@ -82,12 +82,10 @@ class BudgetState:
             better = ranking.ahead(result, self.best[1] if self.best else None, self.goals[0])
             if better:
                 self.best = number, result
+        leaders = [self.best[1]] if self.best else list(self.front.values())
         if better and result.state is State.COMPLETE:
             self.without_improvement = 0
-        elif any(
-            r.state is State.COMPLETE
-            for r in ([self.best[1]] if self.best else self.front.values())
-        ):
+        elif any(leader.state is State.COMPLETE for leader in leaders):
             self.without_improvement += 1
 
 
@@ -106,21 +104,18 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
     minimize = budget.goals[0]
     if limits.target is not None and budget.best is not None:
         number, best = budget.best
-        if (
-            ranking.tier(best) == 0
-            and best.value is not None
-            and (best.value <= limits.target if minimize else best.value >= limits.target)
-        ):
-            return f"limits.target: trial {format_trial_id(number)} has the value {best.value:.6g}"
+        value = best.value
+        if ranking.tier(best) == 0 and value is not None:
+            reached = value <= limits.target if minimize else value >= limits.target
+            if reached:
+                return f"limits.target: trial {format_trial_id(number)} has the value {value:.6g}"
     idle = budget.without_improvement
     failures = budget.consecutive_failures
     if limits.patience is not None and idle >= limits.patience:
         return f"limits.patience: {idle} trial{'s' * (idle != 1)} without an improvement"
     if limits.max_failures_in_a_row is not None and failures >= limits.max_failures_in_a_row:
-        return (
-            "limits.max_failures_in_a_row: "
-            f"{f'{failures} consecutive trials failed' if failures > 1 else 'a trial failed'}"
-        )
+        text = f"{failures} consecutive trials failed" if failures > 1 else "a trial failed"
+        return f"limits.max_failures_in_a_row: {text}"
     hours = (budget.gpu_seconds + running_gpu_seconds) / 3600
     if limits.max_gpu_hours is not None and hours >= limits.max_gpu_hours:
         return f"limits.max_gpu_hours: {hours:.3g} GPU hours were used"

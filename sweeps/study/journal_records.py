@@ -1,8 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
-A record is one of Optuna's journal operations. What Optuna itself does not record is in user
-attributes of the study (`judged`, `repeats`, `stops`, `data`, `paused`) and of trials (`events.N`,
-`paused`, `enqueued`). Unknown keys are ignored in most records.
+A record is one of Optuna's journal operations. sweeps adds user attributes to the study (`judged`,
+`repeats`, `stops`, `data`, `paused`) and to trials (`events.N`, `paused`, `enqueued`). Unknown keys
+are ignored in most records.
 """
 
 from __future__ import annotations
@@ -152,13 +152,10 @@ class CreateTrial(_OfStudy):
             self.datetime_complete,
         )
         if self.state == COMPLETE:
-            consistent = (self.value is None) != (
-                self.values is None
-            ) and self.params.keys() == self.distributions.keys()
+            has_one_result = (self.value is None) != (self.values is None)
+            has_times = self.datetime_start is not None and self.datetime_complete is not None
             consistent = (
-                consistent
-                and self.datetime_start is not None
-                and self.datetime_complete is not None
+                has_one_result and has_times and self.params.keys() == self.distributions.keys()
             )
         else:
             consistent = (
@@ -195,9 +192,12 @@ class SetState(_OfTrial):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        if (self.datetime_start if self.state == RUNNING else self.datetime_complete) is None:
+        time = self.datetime_start if self.state == RUNNING else self.datetime_complete
+        if time is None:
             raise ValueError("the time is missing")
-        if self.state in (COMPLETE, FAIL) and (self.values is None) == (self.state == COMPLETE):
+        lacks_values = self.state == COMPLETE and self.values is None
+        has_extra_values = self.state == FAIL and self.values is not None
+        if lacks_values or has_extra_values:
             raise ValueError("the trial's values do not fit its state")
         return self
 

@@ -156,7 +156,7 @@ def _frames(stream: TextIO) -> Live:
     from rich.console import Console
     from rich.live import Live
 
-    # What other code writes to standard error appears above the frame.
+    # Texts that other code writes to standard error appear above the frame.
     return Live(
         console=Console(file=stream, highlight=False, markup=False),
         auto_refresh=False,

@@ -73,9 +73,8 @@ class TensorBoardTracker:
         elif isinstance(event, TrialReported):
             for report in event.reports:
                 self._add_report(event.number, report)
-        elif isinstance(
-            event, TrialPaused
-        ):  # Each writer needs a thread and an open file, and many trials may be paused.
+        elif isinstance(event, TrialPaused):
+            # Each writer needs a thread and an open file, and many trials may be paused.
             if (writer := self._writers.pop(event.number, None)) is not None:
                 writer.close()
         elif isinstance(event, TrialEnded):

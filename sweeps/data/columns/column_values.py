@@ -172,8 +172,9 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
 
     dates = parse(values)
     if dates is None:
-        rows = range(1, len(values))
-        row = bisect.bisect_left(rows, True, key=lambda n: parse(values.iloc[:n]) is None)
+        # Search for the first row that cannot be parsed: the first n rows fail if they include it.
+        counts = range(1, len(values))
+        row = bisect.bisect_left(counts, True, key=lambda n: parse(values.iloc[:n]) is None)
         zone = pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
         which = f"within the range of {dtype}" if aware or zone is None else "without a time zone"
         raise InputError(

@@ -62,10 +62,7 @@ class Profile:
     kind: pa.DataType = field(default_factory=pa.null)
 
     def frequent(self, word: str) -> bool:
-        """Return whether a word is a value.
-
-        The reason: the column has texts, and the word is frequent.
-        """
+        """Return whether a word is a value: the column has texts, and the word is frequent."""
         return is_text(self.kind) and self.markers[word] >= FREQUENT * self.rows
 
     def type_of_others(self, inferred: bool = False) -> pa.DataType:
@@ -83,7 +80,8 @@ class Profile:
 def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
     """Return the markers that a column may have.
 
-    They are those of its own entry in `data.missing`, or else the words and those of `*`.
+    A column with an entry in `data.missing` has the markers of this entry. Any other column has the
+    words, followed by the markers of `*`.
     """
     return list(spec.missing.get(name, (*WORDS, *spec.missing.get(EVERY_COLUMN, ()))))
 
@@ -111,12 +109,11 @@ def decide(spec: DataSpec, names: Iterable[str], profiles: Mapping[str, Profile]
     """
     decided: dict[str, Sequence[LabelValue]] = {}
     for name in names:
-        markers = candidates(spec, name)
         if name in profiles and name not in {*spec.missing, *spec.labels, *spec.parse}:
             words = [word for word in WORDS if not profiles[name].frequent(word)]
-            decided[name] = [*words, *markers[len(WORDS) :]]
-        elif name in profiles or markers != WORDS:
-            decided[name] = markers
+            decided[name] = [*words, *spec.missing.get(EVERY_COLUMN, ())]
+        elif name in profiles or candidates(spec, name) != WORDS:
+            decided[name] = candidates(spec, name)
     return decided
 
 
@@ -179,7 +176,7 @@ def label_problems(spec: DataSpec, profiles: Mapping[str, Mapping[str, Profile]]
 
 
 def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
-    """Return the columns that hold texts whatever the other rows are.
+    """Return the columns that are certain to hold texts, also in the rows that are not given.
 
     One text that is neither a number nor a marker is enough.
 

@@ -97,14 +97,14 @@ def fit_transform(
         input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in labels
     )
     target = label_values(train, label)
-    # Arrow then copies no column of numbers without nulls
+    # With `split_blocks`, Arrow copies no column of numbers without nulls.
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
-        rows = stream and stream.after(inputs, fitted)
+        transformed = None if stream is None else stream.after(inputs, fitted)
         with _step_errors(step):
-            fitted_step = _fit_step(step, frame, label, target=target, stream=rows)
+            fitted_step = _fit_step(step, frame, label, target=target, stream=transformed)
             if fitted_step is not None:
                 frame = _apply_checked(fitted_step, frame)
                 fitted.append(fitted_step)
@@ -116,9 +116,10 @@ def fit_transform(
         raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
-    present = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
     prepared = restore_dtypes(dict(frame.items()), empty, len(frame))
-    return result, result.with_label(prepared, pd.DataFrame(present, index=frame.index))
+    values = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
+    label_frame = pd.DataFrame(values, index=frame.index)
+    return result, result.with_label(prepared, label_frame)
 
 
 def label_values(train: pa.Table, label: Label | None) -> np.ndarray | None:
@@ -240,25 +241,27 @@ def _suitable_columns(
     Raises:
         InputError: A column that is named in the `columns` of the step cannot be processed.
     """
-    number = step.name != "HashingVectorizer"
-    text = step.name.endswith(("Encoder", "Categorizer", "Vectorizer"))
+    takes_numbers = step.name != "HashingVectorizer"
+    takes_texts = step.name.endswith(("Encoder", "Categorizer", "Vectorizer"))
     if step.name == "SimpleImputer":
         strategy = step.params.get("strategy", "mean")
-        constant_text = isinstance(step.params.get("fill_value"), str)
-        number = strategy != "constant" or not constant_text
-        text = strategy == "most_frequent" or (strategy == "constant" and constant_text)
-    binned = step.name == "UniformKBinsDiscretizer"
+        fills_text = strategy == "constant" and isinstance(step.params.get("fill_value"), str)
+        takes_numbers = not fills_text
+        takes_texts = fills_text or strategy == "most_frequent"
+    needs_values = step.name == "UniformKBinsDiscretizer"
+    named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
     suitable = []
     for name in inputs:
-        fits = (number and is_number(frame[name])) or (text and is_categorical(frame[name]))
-        if fits and not (binned and frame[name].isna().all()):
+        column = frame[name]
+        fits = (takes_numbers and is_number(column)) or (takes_texts and is_categorical(column))
+        if fits and not (needs_values and column.isna().all()):
             suitable.append(name)
-    named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
-    if wrong := [n for n in inputs if n not in suitable and n in named]:
-        has = f"the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "no value"
-        raise InputError(
-            PREPROCESSOR_KEY, f"{step.name} cannot be used for column `{wrong[0]}`, which has {has}"
-        )
+        elif name in named:
+            content = f"the type {column.dtype}" if column.notna().any() else "no value"
+            raise InputError(
+                PREPROCESSOR_KEY,
+                f"{step.name} cannot be used for column `{name}`, which has {content}",
+            )
     return tuple(suitable)
 
 

@@ -73,8 +73,8 @@ def resolved(space: Space, fingerprint: str | None = None) -> Space:
 
     Args:
         space: The search space.
-        fingerprint: Fingerprint of the data when the sweep started, which keeps its way. None if
-            the sweep is new.
+        fingerprint: Fingerprint of the data when the sweep started. Its data is read in the same
+            way again. None if the sweep is new.
     """
     if not space.data.given:
         return space

@@ -38,9 +38,9 @@ def named_tables(data: Any) -> dict[str, Any]:
 
 
 def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
-    """Write tables to a new folder.
+    """Write tables to files in a new folder, such as `train.parquet`.
 
-    An example is `train.parquet`. A Ray Dataset becomes a folder of files.
+    A Ray Dataset becomes a folder of files.
 
     Args:
         tables: Tables by the key of the section `data`.

@@ -71,11 +71,13 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
     needed = max(2, classes, workers)
     if rows >= needed:
         return
-    reasons = {workers: f", one for each of {workers} workers"}
-    reasons[classes] = f", one for each of {classes} classes"
+    reason = ""
+    if needed == classes:
+        reason = f", one for each of {classes} classes"
+    elif needed == workers:
+        reason = f", one for each of {workers} workers"
     raise InputError(
         "scheduler.grace_period",
         f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least "
-        f"{needed}{reasons.get(needed, '')}; raise scheduler.grace_period, or lower "
-        "scheduler.max_t",
+        f"{needed}{reason}; raise scheduler.grace_period, or lower scheduler.max_t",
     )

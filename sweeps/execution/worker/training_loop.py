@@ -117,9 +117,11 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
 def _report_result(session: TrialSession | RankLoop, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
-    If the loop is a generator, each dict that it yields is a report. If it is a function that has
-    not reported, the dict that it returns is a report, and a number is the objective's metric. If
-    it has reported, the dict has the final metrics, and the trial's value is the returned one.
+    A loop is a generator or a function. Each dict that a generator yields is a report. If a
+    function has not reported, the dict that it returns is a report, and a number that it returns is
+    the objective's metric. If a function has reported, the dict that it returns has the final
+    metrics, among them the trial's value.
+
     Other returned values are ignored, because a loop for Ray Train may return any value. For the
     same reason, a returned dict without the objective's metric is ignored if the loop has reported
     before.

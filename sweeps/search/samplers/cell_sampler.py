@@ -92,7 +92,8 @@ class CellSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Return the dimensions whose values are suggested together.
 
-        Return {} for a repeat, because all values of a repeat are fixed.
+        Return {} for a repeat, because all values of a repeat are fixed, and if the values of this
+        attempt are random.
         """
         if repeat_of(trial) is not None or self._drawn_by is self._random:
             return {}

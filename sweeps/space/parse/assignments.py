@@ -59,16 +59,15 @@ def split(text: str) -> Iterator[str]:
     quote = ""
     for i, c in enumerate(text):
         if quote:
-            escaped = quote == '"' and (len(text[:i]) - len(text[:i].rstrip("\\"))) % 2
-            quote = "" if c == quote and not escaped else quote
-        elif c in _QUOTES and text[begin:i].rstrip()[-1:] in (
-            "",
-            "=",
-            ",",
-            ":",
-            *_OPENING,
-        ):  # A quote inside a word is only a character.
-            quote = c
+            backslashes = len(text[:i]) - len(text[:i].rstrip("\\"))
+            is_escaped = quote == '"' and backslashes % 2 == 1
+            if c == quote and not is_escaped:
+                quote = ""
+        elif c in _QUOTES:
+            before = text[begin:i].rstrip()[-1:]
+            # A quote inside a word is only a character.
+            if before in ("", "=", ",", ":", *_OPENING):
+                quote = c
         elif c in _OPENING or c in _CLOSING:
             depth = max(0, depth + (1 if c in _OPENING else -1))
         elif c == "," and not depth:

@@ -85,9 +85,8 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:
-        return (
-            rule if not all(isinstance(value, (int, float)) for value in fragment["enum"]) else None
-        )
+        has_only_numbers = all(isinstance(value, (int, float)) for value in fragment["enum"])
+        return None if has_only_numbers else rule
     if names and not {"integer", "number"} & set(names):
         return rule
     steps = dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()

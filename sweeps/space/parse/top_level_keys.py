@@ -65,7 +65,8 @@ def check_keys(root: Node) -> None:
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
     homes = [section for section, model in _HOMES.items() if key in key_names(model)]
-    homes += ["scheduler"] * (key in scheduler_keys())
+    if key in scheduler_keys():
+        homes.append("scheduler")
     if our_name("file", key) is None and len(homes) == 1:
         return f"move this key to the section `{homes[0]}`"
     return suggest("file", key, TOP)

@@ -60,9 +60,8 @@ class DataKeys:
         parse: Columns of text to read as numbers: `number` for `$1,234.50`, `19M` or `>20`,
             `decimal_comma` for `1.234,50`, `unit bhp` for `74 bhp`, `duration` for `2h 50m`, or a
             format such as `%d/%m/%Y`, which becomes the days since 1970-01-01, or `%H:%M`, which
-            becomes the seconds since midnight. `{rule:
-            number, other: missing}` reads other texts as missing values. The bundle takes the same
-            texts.
+            becomes the seconds since midnight. `{rule: number, other: missing}` reads other texts
+            as missing values. The bundle takes the same texts.
         drop_duplicates: True to leave out train rows that are copies of other train rows, or of
             rows of a `valid` or `test` with a source of its own.
         positive: The positive class of a label with two classes, to which metrics such as F1, the

@@ -36,14 +36,14 @@ NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 
 
 def trial_params(trial: Trial) -> dict[str, str]:
-    """Return the parameters of a trial's run.
+    """Return the parameters of a trial's run: the dimensions, and the constants by their paths.
 
-    They are every dimension by its path, and the constants in `params` and `scaling`.
+    The constants are those in `params` and `scaling`. The parameter `preprocessor` is the chain
+    without its tuned values, so that trials can be grouped by chain. Each tuned value is a separate
+    parameter.
 
-    The parameter `preprocessor` is the chain without its tuned values, so that trials can be
-    grouped by chain. Each tuned value is a separate parameter. A dimension inside an option of a
-    choice has the name of the dimension only, such as `params.optimizer.choice.0.momentum`, and not
-    also the name in the loop's config, `params.optimizer.momentum`.
+    A dimension inside an option of a choice has two names: `params.optimizer.choice.0.momentum` in
+    the space, and `params.optimizer.momentum` in the loop's config. Only the first is a parameter.
     """
     number = number_text(trial.shape.scaling["num_workers"])
     scaling = {
@@ -73,7 +73,8 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
         return []
     splits = [("training", spec.train) for spec in space.variants]
     for context, split in (("validation", space.data.valid), ("testing", space.data.test)):
-        splits += [(context, split.path)] if split is not None and split.path is not None else []
+        if split is not None and split.path is not None:
+            splits.append((context, split.path))
     inputs = []
     for context, source in dict.fromkeys(splits):
         shown = make_encodable(masked(source))
