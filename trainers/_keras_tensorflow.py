@@ -56,10 +56,8 @@ class TensorFlowBatches:
         batches = tf.data.Dataset.range(1).flat_map(epoch)
         rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
         rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
-        self.arguments: Params = {
-            "x": rows.prefetch(tf.data.AUTOTUNE),
-            "shuffle": False,
-        }  # else `fit` warns
+        # Without `shuffle`, `fit` warns.
+        self.arguments: Params = {"x": rows.prefetch(tf.data.AUTOTUNE), "shuffle": False}
 
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""

@@ -104,7 +104,7 @@ class RequestedMetrics:
     def computed(self) -> list[str]:
         """Metrics that are computed from predictions in each round.
 
-        The reason: the framework does not have them.
+        The framework does not have these metrics.
         """
         return [name for name in self.reported if name not in self.framework_names]
 

@@ -342,9 +342,9 @@ def _free_address(workers: int) -> tuple[str, int]:
 
 
 def _temporary_folder() -> Path:
-    """Create a temporary folder whose path is short.
+    """Create a temporary folder whose path is short enough for a socket.
 
-    The reason: the path of a socket may have at most 107 characters.
+    The path of a socket may have at most 107 characters.
     """
     return Path(
         tempfile.mkdtemp(

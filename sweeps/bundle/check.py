@@ -47,7 +47,7 @@ def check(folder: Path) -> float | None:
         folder: The bundle's folder.
 
     Returns:
-        How many rows the bundle predicts in a second, in one batch; None without stored rows.
+        Number of rows that the bundle predicts in a second, in one batch; None without stored rows.
 
     Raises:
         SweepsError: The bundle cannot be loaded, cannot predict, or predicts other values. If

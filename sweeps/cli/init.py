@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 DEFAULT = Path("space.yaml")
-# What a space file can be written from, and the options that belong to each of these sources.
+# The sources from which a space file can be written, each with the options that belong to it.
 SOURCES = {
     "data": ("label", "task", "metric", "trainer", "read"),
     "from_wandb": (),

@@ -155,9 +155,9 @@ class SweepProgress:
 
     @property
     def _reports_decide(self) -> bool:
-        """True if the best value is that of a report.
+        """True if the best value is the value of a report of a running trial.
 
-        The reason: no trial has ended with a value, and a single report can rank a trial.
+        That requires that no trial has ended with a value, and that one report can rank a trial.
         """
         enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
         return enough and self._search.budget.best is None

@@ -1,7 +1,7 @@
 """Carry out the commands that concern a single trial: start, continue, pause and end it.
 
-Each change is recorded in the study, which tells the scheduler, the live view and the trackers.
-Then the worker pool hears of it.
+Each change is first recorded in the study, which tells the scheduler, the live view and the
+trackers. Then the change is sent to the worker pool.
 """
 
 from __future__ import annotations
@@ -193,10 +193,9 @@ class TrialLifecycle:
         With the state RUNNING, the trial was interrupted and can be resumed.
         """
         number = command.number
-        runs = command.number in self.progress.running
         self._forget_interrupted(number)
         self._pool_deaths = 0
-        if not runs:
+        if number not in self.progress.running:
             self._publish_start(number)
             self.progress.on_start(number)
         state = self._store.end(number, command.state, command.error, command.reason, command.final)

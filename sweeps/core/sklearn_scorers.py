@@ -20,7 +20,7 @@ _EXACT, _ROUNDED = 1e-8, 1e-5
 class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Stand-in for a fitted classifier: it returns its input as the probabilities.
 
-    Of two classes, it predicts class 1 if the probability of this class is above 0.5.
+    With two classes, it predicts class 1 if the probability of this class is above 0.5.
     """
 
     def __init__(self, classes: int = 2):

@@ -83,12 +83,12 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-    other = (split_columns(spec) | {*spec.drop}) - {*spec.labels, *spec.weight_columns}
-    parts = {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
+    dropped = (split_columns(spec) | {*spec.drop}) - {*spec.labels, *spec.weight_columns}
+    parts = {key: part.drop_columns(sorted(dropped)) for key, part in parts.items()}
     train = parts["train"]
     _check_train(spec, train, classes, folds=folds)
-    others = (*spec.labels, *spec.weight_columns, QUERY)
-    features = tuple(name for name in train.column_names if name not in others)
+    no_features = (*spec.labels, *spec.weight_columns, QUERY)
+    features = tuple(name for name in train.column_names if name not in no_features)
     return Splits(
         train=train,
         valid=parts["valid"],
@@ -261,9 +261,10 @@ def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
 def encode_label(
     table: pa.Table, label: str, classes: Classes | None, task: str | None = None
 ) -> pa.Table:
-    """Return a table whose label has int64 codes of `classes`.
+    """Return a table with an encoded label column.
 
-    Float64 values if `classes` is None; 0 and 1 for several labels of these.
+    The column has int64 codes of `classes`, or float64 values if `classes` is None. For the task
+    "multilabel", it has the int64 numbers 0 and 1.
     """
     column = table.column(label)
     if task == MULTILABEL:

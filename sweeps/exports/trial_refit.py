@@ -73,11 +73,13 @@ def trained_again(
     """Train a trial again on the rows of several splits.
 
     The parameters, the seed, the workers and the fraction of the rows stay the same. The splits are
-    `Space.refit_splits`. The new training ends at the step of the trial's best model. An export
-    without a refit contains this model. After a cross-validation, it ends at the mean over the
-    folds of the best step. If the scheduler counts rows, the loop runs once, on all rows, and ends
-    at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The
-    preprocessing chain is fitted again, on the same rows. The sweep itself does not change.
+    `Space.refit_splits`. The preprocessing chain is fitted again, on the same rows. The sweep
+    itself does not change.
+
+    The new training ends at the step of the trial's best model, which an export without a refit
+    contains. After a cross-validation, the training ends at the mean of the folds' best steps. If
+    the scheduler counts rows, the loop runs once, on all rows, and ends at the best step of the
+    trial's last run of the loop. The loop finds the step in `Current.max_t`.
 
     Args:
         session: A session that has loaded the data and runs no trial. It cannot run trials of the

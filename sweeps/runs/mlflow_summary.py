@@ -206,7 +206,7 @@ def given_uri(given: str | None, has_mlflow: bool) -> str | None:
 def absolute_uri(uri: str | None, folder: Path) -> str:
     """Return MLflow's tracking URI with an absolute path, if it names a SQLite file.
 
-    The reason: workers run in other working directories.
+    Workers run in other working directories, so a relative path would be another file there.
 
     Args:
         uri: The tracking URI; None for a SQLite file beside the sweep's folder.

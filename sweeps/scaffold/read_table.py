@@ -203,9 +203,9 @@ def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
 
 
 def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:
-    """Count the texts that do not fit a rule in all rows.
+    """Count the texts that do not fit a rule in all rows, also in rows without a label.
 
-    The reason: `data.parse` also reads the rows without a label.
+    `data.parse` reads these rows as well.
     """
     if finding.kind not in ("number_text", "date_text"):
         return finding

@@ -13,9 +13,9 @@ ABORT_AFTER_FAILURES = 5
 
 
 def should_abort(ended: Sequence[State]) -> bool:
-    """Return True if the sweep should stop.
+    """Return True if the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
 
-    The reason: the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
+    The sweep should then stop.
 
     Args:
         ended: Final states, in the order in which the trials ended.
@@ -52,7 +52,9 @@ def tier(result: Result) -> int | None:
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
     pruned = result.state is State.PRUNED and not result.ended_by_time
-    return 2 * (not result.feasible) + pruned
+    if result.feasible:
+        return 1 if pruned else 0
+    return 3 if pruned else 2
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
@@ -126,9 +128,8 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
     best: list[tuple[int, tuple[float, ...]]] = []
     for number, values in sorted(ranks[min(ranks)]) if ranks else ():
         if not any(dominates(other, values, minimize) for _, other in best):
-            best = [(n, v) for n, v in best if not dominates(values, v, minimize)] + [
-                (number, values)
-            ]
+            best = [(n, v) for n, v in best if not dominates(values, v, minimize)]
+            best.append((number, values))
     return [number for number, _ in best]
 
 

@@ -119,11 +119,8 @@ def refresh(folder: Path, space: Space) -> list[Path]:
     result = read_result(folder)
     if result is None:
         return []
-    # The disk is full. The export is complete, and only the report does not mention it.
+    # If the disk is full, the export is complete anyway. Only the report does not mention it.
     with contextlib.suppress(OSError):
         if write(folder, space, result) is not None:
             return [SweepFolder(folder).report("md"), SweepFolder(folder).report("html")]
     return []
-
-
-# ---- Markdown

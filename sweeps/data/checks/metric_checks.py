@@ -206,7 +206,7 @@ def _nearest(metric: str, valid: Sequence[str]) -> str | None:
 def _check_goals(space: Space) -> list[Problem]:
     """Return a problem for each objective that minimizes a scorer of scikit-learn.
 
-    The reason: higher values are always better.
+    Higher values of these metrics are always better.
     """
     return [
         Problem(

@@ -202,10 +202,10 @@ class _DataCheck:
         from .metric_checks import check_metrics
 
         labels = list(self.labels.values())
-        problems = [
-            Problem(_option_path(self.space, "train", p.text.split("`")[1]), p.text)
-            for p in check_same_task(labels)
-        ]
+        problems = []
+        for problem in check_same_task(labels):
+            source = problem.text.split("`")[1]  # the message begins with the name of the source
+            problems.append(Problem(_option_path(self.space, "train", source), problem.text))
         return problems or check_metrics(self.space, labels[0][1], self.lacking)
 
     def _check_types(self) -> list[Problem]:
@@ -328,10 +328,10 @@ def _probe_source(source: Source) -> SourceInfo | None:
         return SourceInfo((*COLUMNS[source.name.removeprefix("sklearn:")], "target"))
     from sweeps.data.sources.data_files import check_scheme, find_files
 
-    uri = "://" in source.name
-    if (uri and check_scheme(source.name, source.place) != "file") or (
-        not uri and references.is_reference(source.name)
-    ):
+    if "://" in source.name:
+        if check_scheme(source.name, source.place) != "file":
+            return None
+    elif references.is_reference(source.name):
         return None
     from sweeps.data.sources.schema_probe import probe_schemas
 

@@ -39,7 +39,8 @@ from .portable_steps import (
 MISSING_TEXT = "__missing__"
 # A column whose scale is below this value is not divided by it.
 TINY = 1e-8
-# Function that returns what a function returns for all rows, or for each block of a stream.
+# Function that calls its argument with the rows, or with each block of a stream, and returns the
+# results.
 Collect = Callable[[Callable[[pd.DataFrame], Any]], Iterable[Any]]
 Counts = Mapping[str, Mapping[Cell, int]]
 

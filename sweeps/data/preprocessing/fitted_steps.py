@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from .portable_steps import Params, replace_arrays
-
-if TYPE_CHECKING:
-    pass
 
 # Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds
 # differently for other numbers of rows

@@ -131,9 +131,10 @@ class SourceFiles:
         A byte that cannot be decoded becomes a surrogate character.
         """
         encoding = self.read.encoding
+        if encoding == "utf-8":
+            encoding = "utf-8-sig"  # skips a byte order mark
         stream = self.system.open_input_stream(path)
-        codec = encoding + "-sig" * (encoding == "utf-8")
-        text = io.TextIOWrapper(stream, codec, "surrogateescape", newline="")
+        text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline="")
         for _ in range(skip):
             text.readline()
         return text
@@ -143,7 +144,9 @@ class SourceFiles:
 
         For example, `year=2020/x.csv` gives `{"year": "2020"}`.
         """
-        folders = PurePosixPath(path.removeprefix(self.folder or path)).parent.parts
+        if self.folder is None:
+            return {}
+        folders = PurePosixPath(path.removeprefix(self.folder)).parent.parts
         return dict(unquote(part).split("=", 1) for part in folders if "=" in part)
 
     @property
@@ -321,9 +324,9 @@ def _open_uri(uri: str) -> tuple[FileSystem, str]:
     if stores.is_address(uri) and "@" not in uri and "?" not in uri:
         path = uri.removeprefix(stores.SCHEME)
         return stores.filesystem(path.partition("/")[0]), path.rstrip("/")
-    system, path = fs.FileSystem.from_uri(
-        uri.replace("*", "%2A").replace("[", "%5B") if "*" in uri else uri
-    )
+    if "*" in uri:  # Arrow refuses the characters of a glob in a URI.
+        uri = uri.replace("*", "%2A").replace("[", "%5B")
+    system, path = fs.FileSystem.from_uri(uri)
     return system, path.replace("%2A", "*").replace("%5B", "[")
 
 

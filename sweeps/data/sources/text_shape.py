@@ -36,8 +36,8 @@ _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _UNIT = re.compile(r"([\[(].*[\])])?")
 # Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
-# What a text must have to be sure of its encoding. Four accented letters in a row are another
-# alphabet.
+# For each encoding, a pattern that a text must have before the encoding is certain. Four accented
+# letters in a row are another alphabet.
 _ENCODINGS = {
     "utf-16": r"\A[ -~\xa0-\u04ff]{3}",
     "shift_jis": "[\u3041-\u30fa]{2}",

@@ -177,8 +177,8 @@ def equals(column: np.ndarray, value: Plain) -> np.ndarray:
 
     Values are also compared as text: 2 equals "2".
 
-    Whether a row is in the mask depends on its own value alone, so the blocks of a stream give the
-    same rows as a whole table.
+    Each row of the mask depends on its own value alone, so the blocks of a stream give the same
+    rows as a whole table.
     """
     codes, distinct = pd.factorize(pd.Series(column))
     values = pd.Series(distinct)

@@ -50,9 +50,13 @@ def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSumm
     Raises:
         InputError: A source cannot be read, or the label cannot be used.
     """
-    stream = space.data.given and ingest.choose(space).mode == "stream"
-    distinct = {spec.source: spec for spec in reversed(space.variants)} if space.data.given else {}
-    return [_summarize(spec, space, stream, call_loaders) for spec in reversed(distinct.values())]
+    if not space.data.given:
+        return []
+    stream = ingest.choose(space).mode == "stream"
+    first_variants: dict[str, DataSpec] = {}
+    for spec in space.variants:
+        first_variants.setdefault(spec.source, spec)
+    return [_summarize(spec, space, stream, call_loaders) for spec in first_variants.values()]
 
 
 def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -> SourceSummary:

@@ -86,7 +86,7 @@ class WorkerProcesses:
     def least_used_beside(self, starting: PoolWorker) -> PoolWorker | None:
         """Return an idle worker on the same node with one of the same resources.
 
-        Of several workers, return the one that was not used for longest. None if there is none.
+        Among several workers, return the least recently used one. Return None if there is none.
         """
         names = dict(starting.resources).keys()
         idle = [

@@ -251,7 +251,7 @@ def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[object]:
 class _PoolResources(ResourceManager):
     """Resource manager of Ray Tune that grants every request at once.
 
-    The reason: the pool allocates the resources of the trials.
+    The pool allocates the resources of the trials.
     """
 
     def __init__(self, pool: Any):

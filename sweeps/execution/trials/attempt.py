@@ -139,9 +139,9 @@ class Attempt:
         workers = self._gang.workers
         keys = [f"{prepared.key}|{self._size}|{rank}" for rank in range(self._size)]
         cached = all(key in dict(one.cached) for one, key in zip(workers, keys, strict=True))
+        # The ranks of an elastic trial take their parts from a single dataset with all rows.
         whole = running.state.is_elastic and self._size > 1
-        parts = 1 if whole else self._size
-        data = None if cached else data_of(prepared, parts, whole)
+        data = None if cached else data_of(prepared, 1 if whole else self._size, whole)
         total = self._services.workers.nodes.total
         room = room_of(total, running.trial.shape.of_size(self._size))
         assignments = []

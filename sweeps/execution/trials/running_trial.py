@@ -243,9 +243,9 @@ class RunningTrial:
 
     @property
     def is_urgent(self) -> bool:
-        """True if the driver must hear of the trial at once.
+        """True if the driver must get an update of the trial at once.
 
-        The reason: the trial has ended, waits at a rung, or has a new checkpoint.
+        The trial has then ended, waits at a rung, or has a new checkpoint.
         """
         return self.ended is not None or self.rung != self._sent_rung or self._has_unsent_checkpoint
 
@@ -374,7 +374,7 @@ class RunningTrial:
     def stop(self) -> None:
         """Stop the trial's ranks at their next rung.
 
-        The reason: the driver has recorded the end of the trial.
+        Call this method after the driver has recorded the end of the trial.
         """
         self.stopped = True
         self.decisions.close()

@@ -136,9 +136,7 @@ class TrialDriver:
         return outcome
 
     def _lose_data(self, gang: Gang, trial: Trial, key: str) -> WorkerLost:
-        """Make the next attempt request its data again.
-
-        The reason: the process that had prepared the data has died.
+        """Make the next attempt request its data again. The process that prepared it has died.
 
         Return the loss of the data as the result of the attempt.
         """

@@ -95,7 +95,7 @@ class TrialServices:
     async def delete_incomplete(self, running: RunningTrial) -> None:
         """Before another attempt, delete the checkpoints that the trial does not need.
 
-        The reason: the attempt may write the same names.
+        The attempt may write checkpoints with the same names.
 
         Deletions that have begun already must end, too. Otherwise, a slow one would delete what the
         attempt writes.

@@ -63,8 +63,8 @@ class RowRun(RankLoop):
     def result(self) -> dict[str, float]:
         """Return the metrics of the run's model.
 
-        They are those at the step whose model is in the latest checkpoint. Without a checkpoint,
-        these are the metrics at the loop's best step.
+        These are the metrics at the step whose model is in the latest checkpoint. Without a
+        checkpoint, these are the metrics at the loop's best step.
         """
         step = self._model_step or best_step(self.metrics, self.job.order)
         rows = self._data.data.rows // self.ranks.world_size * self.ranks.world_size

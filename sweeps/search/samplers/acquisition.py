@@ -132,9 +132,9 @@ def improvement_region(values: np.ndarray) -> np.ndarray:
     reference = values.max(axis=0) + 0.1 * np.ptp(values, axis=0)
     front = front[np.lexsort(front.T[::-1])]
     most = FRONT.get(front.shape[1], MANY_OBJECTIVES)
-    return undominated(
-        front[np.unique(np.linspace(0, len(front) - 1, most).round().astype(int))], reference
-    )
+    # At most this number of points, at equal distances in the sorted front
+    chosen = np.unique(np.linspace(0, len(front) - 1, most).round().astype(int))
+    return undominated(front[chosen], reference)
 
 
 def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
@@ -146,9 +146,9 @@ def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
         values: Values, an array of shape (n, objectives). Smaller is better.
         feasibility: (n,) probabilities that the trials are feasible.
     """
-    return np.lexsort(
-        (values[:, 0], dominators(values), np.where(feasibility >= 0.5, 0, 1 - feasibility))
-    )
+    infeasibility = np.where(feasibility >= 0.5, 0, 1 - feasibility)
+    # `lexsort` sorts by its last key first.
+    return np.lexsort((values[:, 0], dominators(values), infeasibility))
 
 
 def dominators(values: np.ndarray) -> np.ndarray:
@@ -223,7 +223,6 @@ def _below(mean: np.ndarray, deviation: np.ndarray, edge: np.ndarray) -> np.ndar
     z = (edge - mean) / deviation
     finite = np.isfinite(z)
     z = np.where(finite, z, 0)
-    distance = np.where(finite, edge - mean, 0) * ndtr(z) + deviation * np.exp(
-        -0.5 * z * z
-    ) / math.sqrt(2 * math.pi)
-    return np.where(finite, distance, 0.0)
+    gap = np.where(finite, edge - mean, 0)
+    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return np.where(finite, gap * ndtr(z) + deviation * density, 0.0)

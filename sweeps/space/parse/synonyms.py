@@ -263,8 +263,8 @@ SUGGESTIONS = {
 }
 
 
-# What a file of another tool is, and where its keys go, by keys that only this tool has together at
-# the top of its files.
+# Descriptions of files of other tools, and the places of their keys. A file is recognized by keys
+# that only this tool has together at the top of its files.
 FOREIGN_FILES = {
     "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters "
     "goes to `space.params`, spec.objective to `objective`, spec.algorithm to `search`, "

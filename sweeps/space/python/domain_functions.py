@@ -92,7 +92,9 @@ def randn(mean: float | None = None, sd: float | None = None, *, when: When = No
 
     The mean is 0 by default, and the standard deviation 1. For `when`, see `grid`.
     """
-    return _domain("randn", _given(0.0 if mean is None and sd is not None else mean, sd), when)
+    if mean is None and sd is not None:
+        mean = 0.0
+    return _domain("randn", _given(mean, sd), when)
 
 
 def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> Domain:

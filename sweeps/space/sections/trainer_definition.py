@@ -213,7 +213,10 @@ def _problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
             )
             problems.append((key, f"{value[key]!r} is not allowed; the value {rule}"))
     for key in ("parameters", "options"):
-        for name, fragment in value[key].items() if isinstance(value.get(key), dict) else ():
+        schemas = value.get(key)
+        if not isinstance(schemas, dict):
+            continue
+        for name, fragment in schemas.items():
             if text := fragment_problem(fragment):
                 problems.append((key, f"`{name}`: {text}"))
     if isinstance(aliases := value.get("aliases", {}), dict):
