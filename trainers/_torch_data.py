@@ -234,11 +234,9 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     With several inputs, the shape is (number of all values,).
     """
     first = rows.first()
-    return (
-        (sum(tensor.numel() for tensor in first.values()),)
-        if isinstance(first, dict)
-        else tuple(first.shape[1:])
-    )
+    if isinstance(first, dict):
+        return (sum(tensor.numel() for tensor in first.values()),)
+    return tuple(first.shape[1:])
 
 
 def call(network: torch.nn.Module, inputs: Inputs) -> Any:

@@ -302,11 +302,9 @@ def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
 
 
 def _typed_array(values: list[Cell], column: InputColumn) -> np.ndarray | ExtensionArray:
-    return (
-        pd.array(values, dtype="str")
-        if column.kind == "text"
-        else np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
-    )
+    if column.kind == "text":
+        return pd.array(values, dtype="str")
+    return np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
 
 
 def load_bundle(path: str | Path) -> Bundle:

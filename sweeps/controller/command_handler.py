@@ -90,11 +90,9 @@ class CommandHandler:
                 return Answer(ending)
             raise CommandError(ending)
         if isinstance(command, Stop):
-            return (
-                self._stop_sweep()
-                if command.trial is None
-                else self._stop_trial(command.trial, name)
-            )
+            if command.trial is None:
+                return self._stop_sweep()
+            return self._stop_trial(command.trial, name)
         if isinstance(command, Enqueue):
             return self._enqueue(command.parameters, name)
         return self._pause() if isinstance(command, Pause) else self._resume()

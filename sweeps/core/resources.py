@@ -84,11 +84,9 @@ def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
     >>> number_text(2), number_text({"elastic": [1, 4]})
     ('2', '1 to 4')
     """
-    return (
-        " to ".join(map(str, num_workers[ELASTIC]))
-        if isinstance(num_workers, Mapping)
-        else str(num_workers)
-    )
+    if isinstance(num_workers, Mapping):
+        return " to ".join(map(str, num_workers[ELASTIC]))
+    return str(num_workers)
 
 
 def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:

@@ -62,11 +62,9 @@ def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
     Args:
         spec: The `scheduler` section of the space.
     """
-    return (
-        scheduler_of(spec)
-        if plugin_registry.is_built_in("scheduler", spec.name)
-        else NoScheduler(spec.max_t)
-    )
+    if plugin_registry.is_built_in("scheduler", spec.name):
+        return scheduler_of(spec)
+    return NoScheduler(spec.max_t)
 
 
 def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSampler:

@@ -68,11 +68,9 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
 
 def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None:
     known_values = [v for v in values if v is not None]
-    return (
-        float(AGGREGATES[repeats.aggregate](known_values))
-        if len(known_values) == len(values)
-        else None
-    )
+    if len(known_values) == len(values):
+        return float(AGGREGATES[repeats.aggregate](known_values))
+    return None
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:

@@ -140,11 +140,9 @@ def read_entries(sweep: Path) -> list[dict[str, Any]]:
     [] if the file cannot be read.
     """
     entries = read_json(sweep / PROVENANCE)
-    return (
-        entries
-        if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
-        else []
-    )
+    if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
+        return entries
+    return []
 
 
 def versions() -> dict[str, str]:

@@ -115,9 +115,9 @@ def contradiction(
         for best in result.best_trials
         if best["trial"] not in ended and best["trial"] not in given
     ]
-    return (
-        f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of "
-        "the best"
-        if absent
-        else None
-    )
+    if absent:
+        return (
+            f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one "
+            "of the best"
+        )
+    return None

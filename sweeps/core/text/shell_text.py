@@ -21,11 +21,9 @@ def shell_command(name: str) -> str:
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
-    return (
-        shell_quoted(beside)
-        if beside.exists()
-        else f"{shell_quoted(Path(sys.executable))} -m {name}"
-    )
+    if beside.exists():
+        return shell_quoted(beside)
+    return f"{shell_quoted(Path(sys.executable))} -m {name}"
 
 
 def shell_quoted(path: Path) -> str:

@@ -67,11 +67,9 @@ def check_same_task(
 
 
 def _describe_task(task: str | None, classes: Classes | None) -> str:
-    return (
-        f"{task} without classes"
-        if classes is None
-        else f"{task} with the classes {_shown(classes)}"
-    )
+    if classes is None:
+        return f"{task} without classes"
+    return f"{task} with the classes {_shown(classes)}"
 
 
 def _shown(classes: Classes) -> str:

@@ -254,8 +254,6 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
 def _array(value: Any) -> np.ndarray:
     """Convert nested lists, or an array of arrays, to one array."""
     array = np.asarray(value)
-    return (
-        np.stack([_array(part) for part in array])
-        if array.dtype == object and array.ndim and array.size
-        else array
-    )
+    if array.dtype == object and array.ndim and array.size:
+        return np.stack([_array(part) for part in array])
+    return array

@@ -77,11 +77,9 @@ def column_array(series: pd.Series) -> Values:
 
     Numbers and booleans are a NumPy array, and other values are the pandas array.
     """
-    return (
-        series.to_numpy()
-        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf"
-        else series.array
-    )
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf":
+        return series.to_numpy()
+    return series.array
 
 
 class PortableStep:

@@ -38,11 +38,10 @@ def variant_name(data: TunedData) -> str:
 
     It has 16 hex digits, or is "" if nothing is tuned.
     """
-    return (
-        hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
-        if data
-        else ""
-    )
+    if not data:
+        return ""
+    text = json.dumps(data, sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 S = TypeVar("S", "Splits", "SplitSource")

@@ -128,11 +128,9 @@ class Candidates:
 
     def filled(self, places: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         """Return a copy of places in which the inactive dimensions have random places."""
-        return (
-            np.where(np.isnan(places), self.axes.anywhere(rng, len(places)), places)
-            if self.activity
-            else places
-        )
+        if self.activity:
+            return np.where(np.isnan(places), self.axes.anywhere(rng, len(places)), places)
+        return places
 
     def around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
         """Draw `AROUND` neighbors of randomly chosen centers.

@@ -241,11 +241,9 @@ class History:
 
         Return "" if there are no grids.
         """
-        return (
-            json.dumps([params.get(name) for name in self._grids], default=str)
-            if self._grids
-            else ""
-        )
+        if self._grids:
+            return json.dumps([params.get(name) for name in self._grids], default=str)
+        return ""
 
     def count(self, level: Level) -> int:
         """Return the number of trials that reached a level."""

@@ -64,11 +64,9 @@ class DimensionParser:
         """Parse any YAML value, which may contain dimensions at any depth."""
         if node.is_map:
             if kind := self.domain(node, "anything"):
-                return (
-                    self.numbers(node, kind)
-                    if kind in RULES
-                    else self.branches(node, kind, self._option)
-                )
+                if kind in RULES:
+                    return self.numbers(node, kind)
+                return self.branches(node, kind, self._option)
             # a misplaced `when` was reported by `domain`
             return {key: self.anything(child) for key, child in node.items() if key != "when"}
         if node.is_list:

@@ -91,11 +91,9 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     """
     if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
         return key_path, ""
-    return (
-        (key, "")
-        if key.startswith(key_path.removeprefix("space.")) or key_path == "space"
-        else (key_path, key)
-    )
+    if key.startswith(key_path.removeprefix("space.")) or key_path == "space":
+        return (key, "")
+    return (key_path, key)
 
 
 @dataclass(slots=True)

@@ -69,11 +69,9 @@ def to_try_each(node: Node) -> str:
 
     Return "" if the node is not a list, or is an empty list.
     """
-    return (
-        f"; to try each value, write {{choice: {node.show()}}}"
-        if node.is_list and node.value
-        else ""
-    )
+    if node.is_list and node.value:
+        return f"; to try each value, write {{choice: {node.show()}}}"
+    return ""
 
 
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
