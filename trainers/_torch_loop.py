@@ -107,9 +107,8 @@ class TorchTraining(NetworkSteps):
         if train.weights is not None:
             # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a
             # batch needs no division by its weights.
-            self.weights_of_rows = train.weights / ranks.mean(
-                train.weights.sum(), len(train.labels)
-            )
+            mean = ranks.mean(train.weights.sum(), len(train.labels))
+            self.weights_of_rows = train.weights / mean
             self.row_loss = loss_of_each_row(loss)
         self.values: list[float] = []
         batches = -(-len(train.labels) // settings.batch_size)
@@ -140,8 +139,7 @@ class TorchTraining(NetworkSteps):
         self.schedule = self._schedule()
         self.schedule.replay(self.step * self.updates, self.values)
         cur = self.cur
-        epochs = self.settings.epochs
-        for epoch in range(self.step + 1, epochs + 1):
+        for epoch in range(self.step + 1, self.settings.epochs + 1):
             # the seeds follow from the epoch, so a resumed trial repeats its draws
             set_seeds(cur.seed, epoch, self.ranks.rank)
             total = self.train_epoch()
@@ -153,7 +151,8 @@ class TorchTraining(NetworkSteps):
             self.schedule.end_epoch(metrics[self.lead])
             waited = epoch - (self.best or 0)
             patience = self.settings.patience
-            last = epoch in (epochs, cur.max_t) or (patience is not None and waited >= patience)
+            stalled = patience is not None and waited >= patience
+            last = epoch in (self.settings.epochs, cur.max_t) or stalled
             self.report(metrics, last=last, due=cur.checkpoint_due(epoch, last=last))
             if last:
                 return
@@ -211,9 +210,8 @@ class TorchTraining(NetworkSteps):
             last = number % settings.accumulate == 0 or number == len(targets)
             with self.ranks.accumulating(self.model, last):
                 with self.autocast():
-                    loss, mean = self._losses(
-                        self.definition.loss_input(call(self.model, batch)), wanted, weight
-                    )
+                    output = self.definition.loss_input(call(self.model, batch))
+                    loss, mean = self._losses(output, wanted, weight)
                 share = self._share(number, len(wanted))
                 self.scaler.scale(loss if share == 1 else loss * share).backward()
             if last:
@@ -288,9 +286,8 @@ class TorchTraining(NetworkSteps):
         if "valid-loss" in names:
             names.remove("valid-loss")
             loss_input = self.definition.loss_input(outputs.to(self.ranks.device, torch.float32))
-            scores["valid-loss"] = float(
-                self.loss(loss_input, self.definition.targets(valid.labels))
-            )
+            targets = self.definition.targets(valid.labels)
+            scores["valid-loss"] = float(self.loss(loss_input, targets))
         predictions = self.definition.predictions(outputs)
         return scores | measure(
             str(self.cur.task), "valid", self.labels_of("valid"), y_pred=predictions, names=names

@@ -216,19 +216,17 @@ class SweepController:
             False if the trial has ended or was paused.
         """
         number = int(update.trial)
-        end = update.end
         if number not in self.running:
             return False
         if update.events:
             self.study_store.append(*update.events)
-        if end is not None and end.state is State.FAIL:
-            check_disk_space(self.folder, end.error or "")
-            check_store(self.folder, end.error or "")
+        if update.end is not None and update.end.state is State.FAIL:
+            error = update.end.error or ""
+            check_disk_space(self.folder, error)
+            check_store(self.folder, error)
             self._check_prefit()
         self._decide(update)
         return number in self.running
-
-    # Watch the sweep
 
     def poll(self) -> None:
         """Check budgets, commands, the pool and Ctrl-C.

@@ -243,10 +243,7 @@ class RunningTrial:
 
     @property
     def is_urgent(self) -> bool:
-        """True if the driver must get an update of the trial at once.
-
-        The trial has then ended, waits at a rung, or has a new checkpoint.
-        """
+        """True if the trial has ended, waits at a rung, or has a new checkpoint."""
         return self.ended is not None or self.rung != self._sent_rung or self._has_unsent_checkpoint
 
     @property
