@@ -50,7 +50,7 @@ def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
     space, folder = make_space(test_crash.BODY, max_trials=8), tmp_path / "sweep"
     folder.mkdir()
     hub = TrackerHub([("jsonl", JsonLinesTracker())])
-    monkeypatch.setattr(test_crash, "Deaf", lambda: hub)
+    monkeypatch.setattr(test_crash, "TrackerHub", lambda: hub)
     hub.publish(sweep_started(folder, space, "0" * 64, 1.0, resumed=False))
     test_crash.drive(space, folder)
     hub.publish(SweepEnded(2.0, None))
