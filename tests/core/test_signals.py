@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -39,7 +38,7 @@ def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number: An
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         interrupt.again()
         assert not interrupt.asked
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert interrupt.asked
     assert [signal.getsignal(s) for s in SIGNALS] == before
 

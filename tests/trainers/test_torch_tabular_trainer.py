@@ -97,7 +97,7 @@ def test_metrics_are_scikit_learns() -> None:
     numbers, p = rng.normal(size=50), rng.normal(size=50)
     assert measure("regression", "valid", numbers, p) == {
         "valid-rmse": pytest.approx(sk.root_mean_squared_error(numbers, p)),
-        "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
+        "valid-mae": pytest.approx(sk.mean_absolute_error(numbers, p)),
     }
     assert np.isnan(measure("binary", "valid", np.ones(3), np.ones(3))["valid-auc"])
     assert np.isfinite(
