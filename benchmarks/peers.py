@@ -57,7 +57,7 @@ def tune_run(
 
     Args:
         task: The number of trials and the folder are read from here.
-        trainable: What Tune runs.
+        trainable: The trainable that Tune runs.
         space: Tune's `param_space`.
         metric: Metric to minimize.
         slots: Number of trials that run at once.

@@ -29,7 +29,7 @@ def call_on_two_ranks(
         function: A function of a module, which the new processes import.
         args: Further arguments.
         timeout: Seconds after which the processes are killed.
-        group: Whether PyTorch connects the two processes.
+        group: True if PyTorch connects the two processes.
 
     Raises:
         AssertionError: The function failed on a rank. The message is the traceback.

@@ -1,4 +1,4 @@
-"""What `sweeps init` writes runs as it stands: a dirty table, and an Optuna objective."""
+"""Files that `sweeps init` writes run without changes: from a dirty table, and from Optuna."""
 
 from __future__ import annotations
 

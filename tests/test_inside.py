@@ -1,6 +1,4 @@
-"""What a loop does beside reporting, in a whole sweep: it logs to MLflow itself, and keeps files in
-its trial's folder.
-"""
+"""A loop in a whole sweep logs to MLflow itself, and keeps files in its trial's folder."""
 
 from __future__ import annotations
 

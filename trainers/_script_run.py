@@ -56,7 +56,9 @@ class ScriptRun:
     """
 
     def __init__(self, config: Params):
-        self.config, self.current, self.context = config, trial.current(), ray.train.get_context()
+        self.config = config
+        self.current = trial.current()
+        self.context = ray.train.get_context()
         self.rank = self.context.get_world_rank()
         self.checkpoint_dir = self.current.folder.parent / CHECKPOINT_DIR
         # State of the checkpoint folder when it was last copied.

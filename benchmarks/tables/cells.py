@@ -35,7 +35,7 @@ class Cell:
         machine: Cores and processor.
         load: Load average of the machine before the command.
         date: Day of the measurement.
-        error: Why the tool failed; "" if it did not.
+        error: Reason why the tool failed; "" if it did not.
     """
 
     table: str

@@ -76,7 +76,7 @@ def run_cell(cell: Cell, table: Table, options: Options, split: Path, work: Path
     Args:
         cell: Cell without results.
         table: Table of the cell.
-        options: What all cells have in common.
+        options: Options that all cells have in common.
         split: Folder with the files of `write_split`.
         work: Empty folder for all that the tool writes.
     """

@@ -51,7 +51,7 @@ class Tutorial:
             the sides begin with it.
         title: Name in the report.
         metric: The metric that both sides report.
-        minimize: Whether a lower value of the metric is better.
+        minimize: True if a lower value of the metric is better.
         points: The configurations, in the order in which they are trained.
         ports: The tutorial's own code. The first port is compared with the sweep.
         overrides: Overrides of the space file, such as `space.preprocessor=StandardScaler`.

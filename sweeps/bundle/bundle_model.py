@@ -50,7 +50,7 @@ class Bundle:
 
     Attributes:
         path: The bundle's folder.
-        manifest: How the bundle was made.
+        manifest: The bundle's manifest.
         known_values: The values of each raw column of categories in training.
         unseen: Number of values that the model treats as missing, by column, as `count_unseen` has
             counted them.

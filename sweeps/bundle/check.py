@@ -83,7 +83,7 @@ def _measure_speed(model: PyFuncModel, rows: pd.DataFrame, seconds: float) -> fl
     Args:
         model: The loaded bundle.
         rows: At least one row.
-        seconds: How long the first prediction of `rows` took. It is often slower than the next.
+        seconds: Duration of the first prediction of `rows`. It is often slower than the next.
     """
     copies = 1
     while seconds < TIMED_SECONDS and len(rows) < TIMED_ROWS:

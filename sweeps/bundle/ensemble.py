@@ -96,7 +96,7 @@ class EnsembleExport:
     Attributes:
         models: The models of the sweep; `require_supported` has accepted its space.
         variants: The data of the sweep.
-        problems: Why candidates cannot be used, by the id of the trial.
+        problems: Reason why a candidate cannot be used, by the id of the trial.
     """
 
     models: SweepModels

@@ -68,7 +68,7 @@ class Member(BaseModel):
             without a common divisor.
         columns: Raw features that the member takes, in the order of training. None if it takes all
             columns of the bundle.
-        training: How the model was trained: params, preprocessor, scaling, step, seed, and the
+        training: Facts of the training: params, preprocessor, scaling, step, seed, and the
             scores on valid and test.
     """
 
@@ -102,11 +102,11 @@ class Manifest(BaseModel):
             other labels.
         columns: Raw features in the order of training. Empty if the training loop read its own
             data; the model then gets the rows unchanged.
-        checked: Whether the export compared the bundle with predictions that were made in training.
+        checked: True if the export compared the bundle with predictions that were made in training.
         tolerance: Largest allowed difference between a prediction of the bundle and of training,
             for a number x times max(1, |x|). It is 0 for a model that was trained on CPUs. GPUs add
             numbers in another order than CPUs, so it is `GPU_TOLERANCE` if the trial had GPUs.
-        training: How the model was trained. Facts of the sweep and the trial: space file, trial,
+        training: Facts of the sweep and the trial: space file, trial,
             params, preprocessor, scaling, metric, value, data fingerprint, versions and commit.
         python: Version of Python that wrote the bundle, such as "3.12.1".
         requirements: Pinned requirements of the packages that the bundle needs, such as

@@ -34,7 +34,7 @@ class CommandHandler:
 
     Args:
         search: The sweep's search.
-        driver: What the driver of the sweep knows.
+        driver: State of the sweep's driver.
         stop: Function that ends the sweep, given the reason and the state of running trials.
         stop_trial: Function that ends a trial, given its number.
         may_start_trials: Function that returns whether a trial may still start or continue.

@@ -112,10 +112,10 @@ class Answer:
     """Answer of the controller to a command.
 
     Attributes:
-        text: What happened, in one line; "" if the command was refused.
+        text: Outcome, in one line; "" if the command was refused.
         trial: Id of the trial that the command was about, or that it created; None if there is
             none.
-        problems: Why the command was refused, one line each; () if the command was carried out.
+        problems: Reasons for a refusal, one line each; () if the command was carried out.
         invalid: True if the command itself is wrong. False if only the state of the sweep does not
             allow the command.
     """

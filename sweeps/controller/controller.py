@@ -84,8 +84,8 @@ class SweepController:
     Attributes:
         trials: Object that starts, pauses and ends trials.
         progress: Object that follows the running trials and the best value.
-        driver: What this driver knows, and whether the sweep is paused or ends.
-        policy: What stays the same while this driver runs.
+        driver: State of this driver, and whether the sweep is paused or ends.
+        policy: Settings that stay the same while this driver runs.
         refused: Error in the space file that ended the sweep; None if no such error was found.
         commands: Object that carries out the commands of users, such as `sweeps pause`.
     """

@@ -43,8 +43,8 @@ def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Comma
 
     Args:
         driver: The facts on which the driver decides. They include the events of a `TrialUpdate`.
-        event: What happened.
-        policy: What stays the same while the driver runs.
+        event: Event to react to.
+        policy: Settings that stay the same while the driver runs.
     """
     match event:
         case TrialWanted():

@@ -79,7 +79,7 @@ class Continue:
     Attributes:
         number: Number of the trial.
         rung: The rung.
-        is_new: Whether the decision must be recorded. False if the trial continues without one.
+        is_new: True if the decision must be recorded. False if the trial continues without one.
     """
 
     number: int
@@ -112,7 +112,7 @@ class End:
         number: Number of the trial.
         state: State of the trial at its end.
         error: Error with which it failed; None if it did not fail.
-        reason: Why it was stopped; None if it was not stopped.
+        reason: Reason why it was stopped; None if it was not stopped.
         final: Metrics of the finished model; empty if there are none.
     """
 
@@ -135,7 +135,7 @@ class StopSweep:
     """Start no more trials, and end the running trials.
 
     Attributes:
-        reason: Why the sweep stops.
+        reason: Reason why the sweep stops.
         unfinished: See `DriverState`.
     """
 

@@ -64,10 +64,10 @@ class DriverState:
         interrupted: Numbers of the trials that were running when an earlier driver ended. This
             driver must continue them.
         running: Numbers of the trials that this driver runs.
-        reason: Why no more trials start; None while trials can still start.
+        reason: Reason why no more trials start; None while trials can still start.
         unfinished: State to record for the trials that are running when the sweep stops. With
             RUNNING, a resume continues them.
-        paused: Whether a user has paused the sweep.
+        paused: True if a user has paused the sweep.
         slots: Largest number of trials that run at the same time. None if Ray Tune alone limits the
             number.
         stop_requested: Numbers of the running trials that a user stops.

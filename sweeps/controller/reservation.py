@@ -52,7 +52,10 @@ def reserve(
     saved_cpus = origin.get("cpus")
     saved_gpus = origin.get("gpus")
     if address or ray.is_initialized():
-        yield Share(saved_cpus if cpus is None else cpus, saved_gpus if gpus is None else gpus)
+        yield Share(
+            cpus=saved_cpus if cpus is None else cpus,
+            gpus=saved_gpus if gpus is None else gpus,
+        )
         return
     machine_cpus = int(host_resources.detect()["CPU"])
     gpu_ids = host_resources.gpu_ids()

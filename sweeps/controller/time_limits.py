@@ -12,7 +12,7 @@ class TimeLimits:
 
     Args:
         progress: The progress of the sweep, which shows the earlier limit.
-        policy: What stays the same while the driver runs.
+        policy: Settings that stay the same while the driver runs.
         began: See `SweepController`.
         deadline: When the whole command must end. None if the user gave no `--minutes`.
     """

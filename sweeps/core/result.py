@@ -186,7 +186,7 @@ class SweepResult:
 
     @property
     def outcome(self) -> Literal["finished", "interrupted", "failed"]:
-        """How the sweep ended."""
+        """State of the sweep at its end."""
         if self.reason == "interrupted":
             return "interrupted"
         return "finished" if self.best_trials else "failed"

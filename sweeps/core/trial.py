@@ -252,7 +252,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """How a trial ended.
+    """The end of a trial.
 
     Attributes:
         state: COMPLETE, PRUNED or FAIL; RUNNING if the trial was interrupted and can be resumed.
@@ -268,7 +268,7 @@ class Result:
         given: True if the trial was not run, because the space file gives its values.
         final: Metrics of the finished model (see `Current.report_final`), which belong to no step.
             Only complete trials have such metrics.
-        reason: Why the trial was stopped, such as `asha at step 9`; None if it was not stopped.
+        reason: Reason of a stop, such as `asha at step 9`; None if it was not stopped.
         paused: True if the scheduler has paused the trial. Its state is RUNNING, but it holds no
             workers.
     """

@@ -46,9 +46,9 @@ class Job:
         milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such
             a step, the pool asks the driver only after every rank has reported and stored its
             checkpoint.
-        takes_turns: Whether a trial that continues from a milestone first gives its workers to
+        takes_turns: True if a trial that continues from a milestone first gives its workers to
             trials that wait for workers, as under PBT.
-        keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the
+        keep_last: True if the result of a trial is the model of its last step. Otherwise it is the
             model with the best value of `metric`.
         retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and
             names of exception classes.
@@ -169,7 +169,7 @@ class Data:
             rank, or a single one for all ranks.
         check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the
             space names no data.
-        whole: Whether `train` is a single dataset with all rows, from which each rank takes its
+        whole: True if `train` is a single dataset with all rows, from which each rank takes its
             part.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
         parts: If the scheduler counts rows, the data of each step below `max_t`, whose `train` has
@@ -177,7 +177,7 @@ class Data:
         rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
         weight: The column of `train` with the weights of the rows. None if the rows have no
             weights.
-        stream: Whether the datasets are lazy. Each dataset then has a single reference, and the
+        stream: True if the datasets are lazy. Each dataset then has a single reference, and the
             ranks read `train` through a split coordinator.
     """
 
@@ -256,7 +256,7 @@ class Assignment:
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
-        asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool
+        asks: True if the gang may change its size in this attempt. If so, each rank asks the pool
             at each report whether to continue.
         row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more
             train rows. Otherwise ().
@@ -311,13 +311,13 @@ class Ended:
         error: Traceback of the exception that the loop raised, if the state is FAIL; else None.
         broken: Reason why the process cannot run another trial; None if the process can run another
             trial.
-        disconnected: Whether the loop destroyed the gang's process group.
+        disconnected: True if the loop destroyed the gang's process group.
         reports: Number of reports in this attempt.
         refused: Key of the wrong value and description of the problem, if a value in the space file
             made the trial fail; else None.
         final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty
             without such a call.
-        retry: Whether `limits.retry_on` names the exception that the loop raised.
+        retry: True if `limits.retry_on` names the exception that the loop raised.
         update: Reports and checkpoints that the pool has not acknowledged; None if they are
             unknown.
     """
@@ -343,7 +343,7 @@ class TrialUpdate:
         events: The new events of the trial, in order.
         rung: Step at which the loop waits for the driver's decision. None if the loop does not
             wait, or if the driver already knows this.
-        end: How the trial ended, with the state RUNNING if it was interrupted. None while the trial
+        end: Result of the trial, with the state RUNNING if it was interrupted. None while the trial
             runs.
     """
 

@@ -72,7 +72,7 @@ class _Pool(RankCalls):
             `cluster_state.Cluster`.
         limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
             limit.
-        reserves: Whether workers leave CPUs to Ray Data; see `ClusterNodes`.
+        reserves: True if workers leave CPUs to Ray Data; see `ClusterNodes`.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class _Pool(RankCalls):
         Args:
             trial_id: Id of the trial.
             step: Step of the rung.
-            continues: Whether the trial continues.
+            continues: True if the trial continues.
         """
         running = self.trials.get(trial_id)
         if running is not None and running.awaits(step):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 class Stage(enum.Enum):
-    """What an active trial does now. A trial is active from its start to its end."""
+    """Stage of an active trial. A trial is active from its start to its end."""
 
     PREPARING = "preparing data"
     WAITING = "waiting for workers"
@@ -20,7 +20,7 @@ class TrialUsage:
     """State of an active trial.
 
     Attributes:
-        stage: What the trial does now.
+        stage: Current stage of the trial.
         rung: Step at which the trial waits for a decision; None if it does not wait.
         worker_seconds: Sum of the seconds over its workers: ten seconds on two workers are 20.
         silent: Text about the ranks that have not reported for a long time; "" if there are none.

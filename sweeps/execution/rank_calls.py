@@ -55,7 +55,7 @@ class RankCalls:
         Args:
             attempt: The attempt.
             rank: Rank that calls this method.
-            asked: Whether the loop on this rank has read its checkpoint.
+            asked: True if the loop on this rank has read its checkpoint.
 
         Returns:
             The value of `asked` on rank 0.

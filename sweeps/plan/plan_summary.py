@@ -54,7 +54,7 @@ class Plan:
             sections is counted once for each of them.
         steps: Number of steps that all trials take under the scheduler; None if the scheduler has
             no `max_t`.
-        ingest: How the data is read; None if the space names no data.
+        ingest: Choice between memory and stream; None if the space names no data.
         earlier: The earlier sweeps from which the sweep learns (`search.from`).
     """
 

@@ -83,7 +83,7 @@ def run(
         metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for
             several classes) or "rmse".
         trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, "xgboost".
-        read: How the text file of a table is read: keys of `data.read` in YAML, such as
+        read: Settings for reading the text file of a table: keys of `data.read` in YAML, such as
             '{separator: ";"}'.
         data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A
             table is a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset

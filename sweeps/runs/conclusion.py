@@ -257,7 +257,7 @@ def _describe_failures(
     Args:
         count: Number of failed trials.
         failures: See `result_notes`.
-        outcome: What follows from the failures; "" if nothing does.
+        outcome: Consequence of the failures; "" if nothing does.
     """
     trial, error = failures[0]
     which = f"trial {trial}" if count == 1 else f"the first one, trial {trial}"

@@ -68,7 +68,7 @@ def open_table(
     Args:
         path: The file, a folder, a glob or a URI, as the user gave it.
         folder: Folder of the space file; None to name the file by its absolute path.
-        read: How text files are read.
+        read: Settings for reading text files.
 
     Returns:
         The source as the space file names it, the reader, and the rows.

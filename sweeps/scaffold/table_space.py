@@ -42,7 +42,8 @@ class TableRequest:
         task: "binary", "multiclass" or "regression"; None to infer it from the label.
         metric: The metric to optimize, such as `auc`; None for the usual metric of the task.
         trainer: Name of the trainer; None for `xgboost`.
-        read: How text files are read: the keys of `data.read` in YAML; None for the usual way.
+        read: Settings for reading text files: the keys of `data.read` in YAML; None for the
+            defaults.
     """
 
     label: str

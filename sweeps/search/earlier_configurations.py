@@ -23,8 +23,8 @@ class OutsideDomain(Exception):
     """A configuration has a value that the new space does not allow.
 
     Attributes:
-        reason: Why the new sweep does not learn from the configuration, such as "outside the domain
-            of params.eta".
+        reason: Reason why the new sweep does not learn from the configuration, such as "outside
+            the domain of params.eta".
     """
 
     def __init__(self, dimension: Dimension):

@@ -46,7 +46,7 @@ class Outcome:
         sweep: Name of the sweep.
         command: Name of the command, such as `pause`.
         trial: Id of the trial that was stopped or enqueued; None for other commands.
-        text: What happened, in one line.
+        text: Outcome, in one line.
     """
 
     sweep: str

@@ -205,7 +205,7 @@ class AttemptFailed(TrialEvent):
     """An attempt failed, and the trial is tried again.
 
     Attributes:
-        error: Why the attempt ended, in one line.
+        error: Reason why the attempt ended, in one line.
         counts: The failed attempts so far.
     """
 
@@ -300,7 +300,7 @@ class TrialEnded(TrialEvent):
     """A trial ended, or was interrupted together with its sweep.
 
     Attributes:
-        result: How the trial ended. The state RUNNING means that the trial was interrupted and can
+        result: Result of the trial. The state RUNNING means that the trial was interrupted and can
             be resumed. In an event that was read from the study, the result has only the state,
             `error`, `reason` and `final`.
     """

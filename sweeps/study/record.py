@@ -44,8 +44,7 @@ class Record:
         trials: All trials that have started, and the initial points with known results, in the
             order of their numbers.
         data: Fingerprint of the data; None if the data has not been read yet.
-        repeats: How many times each configuration is trained, and how the values of its trials are
-            aggregated.
+        repeats: Number of trials of each configuration, and the aggregate of their values.
         stops: True if the scheduler may stop trials.
         paused: True if `sweeps pause` has paused the sweep. If no process runs the sweep, this says
             that the last process had been paused.

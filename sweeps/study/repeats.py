@@ -35,8 +35,7 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
 
     Args:
         results: Results of the configuration's trials, at least one. The first trial comes first.
-        repeats: How many times each configuration is trained, and how the values of its trials are
-            aggregated.
+        repeats: Number of trials of each configuration, and the aggregate of their values.
 
     Returns:
         The aggregated result. The first trial's own result is returned in three cases:
@@ -81,7 +80,7 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     Args:
         results: Results of the configuration's ended trials, at least one. The first trial comes
             first.
-        repeats: How many times each configuration is trained.
+        repeats: Number of trials of each configuration.
     """
     return results[0].state is not State.RUNNING and (
         results[0].state is not State.COMPLETE or len(results) == repeats.count
@@ -101,7 +100,7 @@ def known_total(
         max_trials: Value of `limits.max_trials`. This limit is a number of configurations.
         complete: Number of complete first trials. Each of these is repeated.
         incomplete: Number of pruned or failed first trials. These are not repeated.
-        repeats: How many times each configuration is trained.
+        repeats: Number of trials of each configuration.
         scheduler_stops: True if the scheduler may stop trials.
     """
     return max_trials + (repeats.count - 1) * (
@@ -116,8 +115,7 @@ class Configurations:
     Attributes:
         trials: (trial number, result) pairs of each configuration, sorted by trial number. The key
             is the number of the first trial.
-        repeats: How many times each configuration is trained, and how the values of its trials are
-            aggregated.
+        repeats: Number of trials of each configuration, and the aggregate of their values.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
@@ -133,8 +131,7 @@ class Configurations:
             trials: (trial number, number of the repeated trial, result) of each trial, in any
                 order. The number of the repeated trial is None for the first trial of a
                 configuration.
-            repeats: How many times each configuration is trained, and how the values of its trials
-                are aggregated.
+            repeats: Number of trials of each configuration, and the aggregate of their values.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):

@@ -20,7 +20,7 @@ class SweepState:
 
     Args:
         objectives: Objectives and constraints of the sweep.
-        repeats: How often each configuration is trained.
+        repeats: Number of trials of each configuration.
         trials: The trials whose events were read.
 
     Attributes:

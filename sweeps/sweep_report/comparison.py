@@ -50,7 +50,7 @@ class Comparison:
         sweeps: The compared sweeps.
         groups: Positions of the sweeps, grouped so that the values of the sweeps in a group can be
             compared.
-        notes: What cannot be compared and why, and other remarks.
+        notes: Parts that cannot be compared, with the reason, and other remarks.
         results: Rows such as `best` and `seconds`.
         regret: For each budget (see `regret.Moment`), rows with the amount spent and the regret of
             each sweep. The regret is the distance between the best value so far and the best value

@@ -1,4 +1,4 @@
-"""What is made of a benchmark's samples: times, medians, verdicts, the report."""
+"""The report of a benchmark's samples: times, medians, verdicts, the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep's result says at its end, and what MLflow is told of it."""
+"""The result of a sweep at its end, and its notes in MLflow."""
 
 from __future__ import annotations
 

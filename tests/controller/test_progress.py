@@ -1,4 +1,4 @@
-"""How a sweep stands: what the controller makes of what it hears."""
+"""The progress of a sweep, which the controller computes from updates."""
 
 from __future__ import annotations
 

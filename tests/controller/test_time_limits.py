@@ -1,4 +1,4 @@
-"""When time ends a search, which trial leads it then, and which time is left for the winner."""
+"""Time limits: the end of a search, its best trial, and the time that is left for the export."""
 
 from __future__ import annotations
 

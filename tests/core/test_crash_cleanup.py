@@ -1,4 +1,4 @@
-"""What a dead driver left behind is found by what it noted, and nothing else is touched."""
+"""The clean-up after a dead driver uses its notes, and touches nothing else."""
 
 from __future__ import annotations
 

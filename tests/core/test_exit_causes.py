@@ -1,4 +1,4 @@
-"""Why a worker process died."""
+"""The causes of a worker's death."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sweeps is installed as."""
+"""The name and the version of the installed package."""
 
 from __future__ import annotations
 

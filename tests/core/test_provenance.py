@@ -1,4 +1,4 @@
-"""What a sweep ran on is kept: the commit, what differed from it, versions, seed and data."""
+"""The record of a sweep's environment: commit, changes, versions, seed and data."""
 
 from __future__ import annotations
 

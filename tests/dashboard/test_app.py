@@ -44,10 +44,11 @@ def root(recorded: Any, tmp_path: Path) -> Any:
     return shutil.copytree(recorded, tmp_path / "runs")
 
 
-def client(root: Any, access: Any = Access(), may_command: bool = True, **more: Any) -> TestClient:  # noqa: B008 - frozen
-    return TestClient(
-        make_app(Dashboard(root, may_command), access), base_url="http://localhost:5050", **more
-    )
+def client(
+    root: Path, access: Access | None = None, may_command: bool = True, **more: Any
+) -> TestClient:
+    app = make_app(Dashboard(root, may_command), access or Access())
+    return TestClient(app, base_url="http://localhost:5050", **more)
 
 
 def cells(text: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""When the page reads a sweep's folder again."""
+"""The page reads a sweep's folder again after a change."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Ui:
     Attributes:
         process: The process.
         root: The root folder of all sweeps.
-        said: What the command has printed.
+        said: Lines that the command has printed.
         port: The port of the page.
         token: The token that the command has printed; "" for none.
         run: Id of a run in MLflow.

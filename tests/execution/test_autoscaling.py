@@ -40,7 +40,7 @@ class FakeRay:
 
     Attributes:
         groups: State of each group that was not removed, by its number.
-        managed: Whether the nodes have instance ids, which an autoscaler needs.
+        managed: True if the nodes have instance ids, which an autoscaler needs.
         bundles: Bundles of each group that was made.
     """
 

@@ -1,4 +1,4 @@
-"""What a loop does wrong is said with the loop's own line, and what it says too much of is cut."""
+"""Errors of a loop name the line of the loop, and long texts are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gang keeps of earlier data stays within its room, and the data at hand is always kept."""
+"""A gang keeps earlier data within its memory limit, and always the current data."""
 
 from __future__ import annotations
 

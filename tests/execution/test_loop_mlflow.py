@@ -1,4 +1,4 @@
-"""What a loop logs to MLflow goes to its trial's run, and a server that is away fails no trial."""
+"""A loop logs to the MLflow run of its trial. An absent server fails no trial."""
 
 from __future__ import annotations
 

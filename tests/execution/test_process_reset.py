@@ -1,4 +1,4 @@
-"""What ordinary loops change is as it was when the next trial begins."""
+"""Changes that ordinary loops make are undone before the next trial."""
 
 from __future__ import annotations
 

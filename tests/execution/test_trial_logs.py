@@ -1,4 +1,4 @@
-"""What a rank prints lands in its trial's log, whoever prints it, and nowhere else."""
+"""The output of a rank goes to the log of its trial, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pool of workers does with the decisions of the allocation, without Ray."""
+"""The pool of workers carries out the decisions of the allocation. No Ray is used."""
 
 from __future__ import annotations
 

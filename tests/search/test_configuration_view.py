@@ -1,4 +1,4 @@
-"""What repeats of a configuration teach an algorithm: that it is worth what they are together."""
+"""Samplers learn the aggregate value of a repeated configuration."""
 
 from __future__ import annotations
 

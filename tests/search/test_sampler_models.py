@@ -146,13 +146,14 @@ def test_highest_level_with_enough_values_is_modeled() -> None:
 def test_the_kernels_are_bounded_and_the_own_cell_comes_first() -> None:
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
-    kept = tpe_model._bounded(own, others, rng)
+    kept = tpe_model.at_most_kernels(own, others, rng)
     assert (
         len(kept) == len(set(kept)) == tpe_model.KERNELS
         and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
     )
-    assert tpe_model._bounded(own[:5], others[:5], rng) == own[:5] + others[:5]
-    assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng)) == tpe_model.KERNELS - 5
+    assert tpe_model.at_most_kernels(own[:5], others[:5], rng) == own[:5] + others[:5]
+    sample = tpe_model.at_most_kernels(own, others[:5], rng)
+    assert sum(n < 1000 for n in sample) == tpe_model.KERNELS - 5
 
 
 def test_the_gradient_of_the_fit_is_the_slope() -> None:

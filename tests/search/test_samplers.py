@@ -1,6 +1,4 @@
-"""What each algorithm suggests: the same again after a crash, within the cell, and better as it
-learns.
-"""
+"""Suggestions of each algorithm: in the cell, repeated after a crash, better with more trials."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a space may ask of a search beside its dimensions, on record: initial points, repeats,
-several objectives, constraints.
-"""
+"""Initial points, repeats, several objectives and constraints of a search, in its record."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SimulatedLoop:
         start_seconds: Virtual seconds in which a new worker starts.
         save_every: Number of steps between two checkpoints. No files are written, so a trial that
             was paused starts again, and PBT copies no checkpoints.
-        keeps_last: Whether the latest checkpoint is the best one.
+        keeps_last: True if the latest checkpoint is the best one.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""What is tuned under `data:`: the sources, the columns that are dropped, the part of the rows."""
+"""Dimensions under `data`: sources, dropped columns and fractions of the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored of functions and classes that scripts pass, and what a module of them can do."""
+"""Functions and classes that scripts pass are stored as references, or as code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a space is searched: every key, what it takes, and what goes together."""
+"""The keys of `search`, `scheduler` and `limits`: their values, and which exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a sweep is a function of what is on record."""
+"""The end of a sweep is a function of its record."""
 
 from __future__ import annotations
 

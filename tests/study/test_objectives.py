@@ -1,4 +1,4 @@
-"""What a trial is worth follows from its reports and its cost."""
+"""The objective values of a trial follow from its reports and its cost."""
 
 from __future__ import annotations
 

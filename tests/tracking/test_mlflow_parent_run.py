@@ -1,4 +1,4 @@
-"""What the runs of a sweep show in MLflow: files, settings, reports, groups and data sets."""
+"""The content of a sweep's runs in MLflow: files, settings, reports, groups and data sets."""
 
 from __future__ import annotations
 

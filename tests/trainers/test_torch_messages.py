@@ -1,4 +1,4 @@
-"""What the trainer torch refuses, and what its messages say."""
+"""Invalid options of the trainer torch, and its messages."""
 
 from __future__ import annotations
 

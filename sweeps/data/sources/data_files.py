@@ -65,7 +65,7 @@ class Source:
             directory.
         place: Key of the space file that names the source, such as `data.train`, for messages.
         args: Keyword arguments of the function, if the source is `module:function`.
-        read: How text files are read.
+        read: Settings for reading text files.
     """
 
     name: str
@@ -99,7 +99,7 @@ class SourceFiles:
         folder: The source's path if the source is a folder; otherwise None.
         base: Folder that messages leave out at the beginning of a path. Empty if messages show
             whole paths.
-        read: How the files are read, if they are text files.
+        read: Settings for reading text files.
     """
 
     source: str

@@ -34,7 +34,7 @@ class FileSchema:
     Attributes:
         schema: Names and types of the columns. All columns of a text file are texts, and a column
             without a name has the name that pandas gives it, such as `Unnamed: 0`.
-        rows: Whether the file has any rows.
+        rows: True if the file has any rows.
         start: For a text file, the number of lines before the first row.
     """
 

@@ -81,7 +81,7 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
 
     Args:
         lines: The lines after those that `read` skips. At least one is not blank.
-        read: How the file is read.
+        read: Settings for reading the file.
         separator: The character between two values, as `read` or the suffix of the file gives it.
     """
     first = read.skip_lines + 1

@@ -37,8 +37,8 @@ def assign_splits(
 
     Args:
         n: Number of rows.
-        valid: How to choose the rows of valid. None if valid has a separate source.
-        test: How to choose the rows of test. None if test has a separate source or there is no test
+        valid: Rule for the rows of valid. None if valid has a separate source.
+        test: Rule for the rows of test. None if test has a separate source or there is no test
             split.
         columns: Values of the columns that are named in `valid` and `test`, by column name. Each
             array has shape (n,).

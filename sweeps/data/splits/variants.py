@@ -57,7 +57,7 @@ class Variants(ABC, Generic[S]):
         tuned: Names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: What was read of each distinct source, before other tuned keys than `train` are
+        sources: Data of each distinct source, before other tuned keys than `train` are
             applied, by `DataSpec.source`.
         fingerprint: Hash of all variants.
         mark: Beginning of each fingerprint.

@@ -86,7 +86,7 @@ class DataSummary:
         columns: All columns, in the order of the data.
         label: Number of rows of each class, for a label with classes, by the class as text. Empty
             for numbers.
-        findings: What may spoil a search.
+        findings: Findings that may spoil a search.
     """
 
     rows: dict[str, int]

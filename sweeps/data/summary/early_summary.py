@@ -27,7 +27,7 @@ class SourceSummary:
 
     Attributes:
         source: The source of the train rows, as written in the space file.
-        reason: Why there is no summary, in one line; "" if there is one.
+        reason: Reason why there is no summary, in one line; "" if there is one.
         summary: The summary. None if only a sweep can read the source.
         rows_exact: False if the number of rows is an estimate.
         warnings: Warnings about the data.

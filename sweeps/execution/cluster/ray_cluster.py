@@ -51,7 +51,7 @@ class RayConnection:
     workers compute at the same time.
 
     Attributes:
-        ours: Whether Ray was started for this sweep. If so, Ray ends together with the sweep.
+        ours: True if Ray was started for this sweep. If so, Ray ends together with the sweep.
         roots: Folders in which the workers look for the user's modules. Empty if the code was sent
             to the cluster.
         nodes: Resources of each node, without the additional CPUs.

@@ -64,7 +64,7 @@ class NodeRequests:
     group is then removed, so that the pool can start workers with these resources.
 
     Attributes:
-        may_grow: Whether the cluster can get new nodes: the result of the function `may_grow`. None
+        may_grow: True if the cluster can get new nodes: the result of the function `may_grow`. None
             before the first request.
     """
 

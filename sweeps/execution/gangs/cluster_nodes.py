@@ -18,11 +18,11 @@ class ClusterNodes:
         fixed: Resources that the sweep may use on the single machine on which it has started Ray.
             None on a running cluster: the sweep then uses the resources of the cluster's nodes.
         limit: See the attribute `limit`.
-        reserves: Whether workers leave CPUs to Ray Data, on a running cluster; see `stream_cpus`.
+        reserves: True if workers leave CPUs to Ray Data, on a running cluster; see `stream_cpus`.
 
     Attributes:
         limit: Amounts of some resources that the sweep may hold on all nodes together.
-        are_fixed: Whether the sweep has started Ray, so that no node can join.
+        are_fixed: True if the sweep has started Ray, so that no node can join.
         here: Id of the pool's node.
         resources: Resources of each living node, by node id.
         names: Host and address of each living node, by node id.

@@ -22,11 +22,11 @@ class Request:
         shape: Number of workers of the trial and resources of each worker; None for a fit.
         key: Key of the trial's prepared data. Workers that cache this data are preferred. With
             None, no worker is preferred.
-        tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not
+        tasks: True if the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not
             even an idle worker.
-        is_retry: Whether an earlier attempt of the trial has failed. Such trials are served before
+        is_retry: True if an earlier attempt of the trial has failed. Such trials are served before
             other trials.
-        overtaken: Whether a later request was served before this one. A request is overtaken at
+        overtaken: True if a later request was served before this one. A request is overtaken at
             most once.
     """
 

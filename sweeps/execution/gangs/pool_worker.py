@@ -151,7 +151,7 @@ class Gang:
         id: Id of the gang.
         workers: The workers, in the order of ranks.
         ranks: World rank, local rank and node rank of each worker, in the order of `workers`.
-        connected: Whether the backend has connected the workers.
+        connected: True if the backend has connected the workers.
         broken: True if the gang must be disbanded before its workers run another trial.
         disbanding: Task that disbands the gang; None before the gang is disbanded.
     """

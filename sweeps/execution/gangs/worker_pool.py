@@ -110,7 +110,7 @@ class WorkerPool:
             shape: Shape of the trial.
             key: Key of the trial's prepared data; workers that cache this data are preferred. With
                 None, no worker is preferred.
-            is_retry: Whether an earlier attempt of the trial has failed. Such trials are served
+            is_retry: True if an earlier attempt of the trial has failed. Such trials are served
                 first.
 
         Raises:
@@ -148,7 +148,7 @@ class WorkerPool:
             members: Workers of the gang.
             trials_pending: True if the sweep will start more trials, or if a started trial has not
                 asked for workers yet. The gang then does not grow.
-            reserve: Whether to reserve workers, rather than only start them for a later call.
+            reserve: True to reserve workers, rather than only start them for a later call.
 
         Returns:
             The reserved workers; [] if the gang cannot grow now.
@@ -179,7 +179,7 @@ class WorkerPool:
 
         Args:
             need: Name and amount of each resource.
-            tasks: Whether the block runs Ray tasks. Such a task cannot use a CPU that an idle
+            tasks: True if the block runs Ray tasks. Such a task cannot use a CPU that an idle
                 worker holds; see `Request`.
         """
         request = Request(next(self._count), need, tasks=tasks)

@@ -42,8 +42,8 @@ class ResetResult:
     """Result of resetting a process after a trial.
 
     Attributes:
-        broken: Why the process cannot run another trial, so that the worker must be closed; None
-            if it can. It is set when the trial has ended.
+        broken: Reason why the process cannot run another trial, so that the worker must be closed;
+            None if it can. It is set when the trial has ended.
     """
 
     broken: str | None = None

@@ -63,7 +63,7 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
     Also set the environment variables, such as `RANK` and `WORLD_SIZE`, that Ray Train sets.
 
     Args:
-        gpu: Whether the worker has a GPU.
+        gpu: True if the worker has a GPU.
 
     Returns:
         All process groups of this process.

@@ -166,7 +166,7 @@ class Utils(TrainFnUtils):
             checkpoint: A `ray.train.Checkpoint`; None to report without a checkpoint.
             checkpoint_dir_name: Argument for `checkpoint_upload_fn`. Ignored without this function.
             checkpoint_upload_mode: Ignored. Checkpoints are copied before the call returns.
-            delete_local_checkpoint_after_upload: Whether to delete the reported folder after the
+            delete_local_checkpoint_after_upload: True to delete the reported folder after the
                 copy.
             checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded
                 checkpoint, which is then copied; None to copy `checkpoint`.

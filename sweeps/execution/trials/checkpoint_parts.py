@@ -68,8 +68,8 @@ class CheckpointParts:
             update: The message.
             after: Step of the latest complete checkpoint; 0 without one. Parts of checkpoints up
                 to this step are ignored.
-            ended: Whether the loop has ended on this rank.
-            failed: Whether the loop ended with an exception. Checkpoints at later steps then stay
+            ended: True if the loop has ended on this rank.
+            failed: True if the loop ended with an exception. Checkpoints at later steps then stay
                 incomplete.
         """
         for part in update.checkpoints:

@@ -23,7 +23,7 @@ class ElasticGangs:
         workers: The worker pool.
 
     Attributes:
-        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may
+        all_started: True if the sweep's driver has started all trials of the sweep. Only then may
             gangs grow.
         without_workers: Ids of started trials that wait for data or for workers. While there are
             any, no gang grows.

@@ -20,7 +20,7 @@ class Again:
     """The trial is tried again.
 
     Attributes:
-        reason: Why the attempt ended, in one line.
+        reason: Reason why the attempt ended, in one line.
         counts: The failed attempts so far.
     """
 

@@ -71,16 +71,16 @@ class RunningTrial:
         folder: Folder for the trial's checkpoints and logs.
         row_steps: See `Assignment.row_steps`.
         keep_latest: See `Job.keep_latest`.
-        keeps_last: Whether the latest checkpoint is the best one; see `Job.keep_last`.
+        keeps_last: True if the latest checkpoint is the best one; see `Job.keep_last`.
 
     Attributes:
         state: The current state of the trial, without its end.
         parts: The parts of checkpoints that ranks have written.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
-        ended: How the trial ended; None while it runs.
-        stage: What the trial does now; see `Stage`.
+        ended: Result of the trial; None while it runs.
+        stage: Current stage of the trial; see `Stage`.
         decisions: The driver's decisions at rungs.
-        stopped: Whether the driver has recorded the end of the trial. Its ranks may still be
+        stopped: True if the driver has recorded the end of the trial. Its ranks may still be
             running.
         seconds: Seconds on workers in attempts that have ended.
         worker_seconds: Sum of the seconds of all workers in attempts that have ended.
@@ -90,14 +90,14 @@ class RunningTrial:
         silent: Latest notice of each rank that has not reported for a long time.
         last_update: Time of the latest message of each rank in this attempt, by the monotonic
             clock.
-        yields: Whether the ranks stop so that another attempt can continue from this step. False if
+        yields: True if the ranks stop so that another attempt can continue from this step. False if
             they stop because the trial ends.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
         kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must
             wait for workers.
-        may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if
+        may_grow: True if the gang of an elastic trial may grow. False after an attempt to grow, if
             workers could not join a larger gang.
-        asks: Whether the gang may change its size in this attempt. The ranks then ask at each
+        asks: True if the gang may change its size in this attempt. The ranks then ask at each
             report whether to continue.
         answers: The answers of the pool to ranks that ask in this attempt whether to continue.
         task: Background task that runs the trial; None before it starts.
@@ -335,7 +335,7 @@ class RunningTrial:
         the ranks that wait at the rung.
 
         Args:
-            together: Whether to ask the driver only when every rank has reached the rung. This is
+            together: True to ask the driver only when every rank has reached the rung. This is
                 True if the trial may continue from the checkpoint of the rung, as under PBT.
         """
         parts = self.parts
@@ -358,7 +358,7 @@ class RunningTrial:
         rank 0 also stops the ranks that wait at a rung.
 
         Args:
-            reason: Why the attempt ended, in one line.
+            reason: Reason why the attempt ended, in one line.
             counts: The failed attempts so far.
             after_exception: True if the loop raised an exception.
         """

@@ -53,7 +53,7 @@ class TrialServices:
 
         Args:
             running: The trial.
-            ended: Whether the loop has ended on the rank.
+            ended: True if the loop has ended on the rank.
         """
         self.delete_unneeded(running)
         if ended:

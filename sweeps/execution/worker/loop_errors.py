@@ -10,7 +10,7 @@ class LoopStopped(BaseException):
     exception.
 
     Args:
-        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
+        finished: True if the trial has reached its last step. Otherwise, the scheduler has stopped
             it. The trainer `command` reads this attribute.
     """
 

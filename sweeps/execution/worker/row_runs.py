@@ -82,7 +82,7 @@ class RowRun(RankLoop):
 
         Args:
             step: The trial's step.
-            on_all_ranks: Whether every rank has a checkpoint.
+            on_all_ranks: True if every rank has a checkpoint.
         """
         if self._model_step is None:
             return None

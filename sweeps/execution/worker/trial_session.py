@@ -51,8 +51,8 @@ class TrialSession:
         step: Step of the latest report. Before the first report, it is the step of the checkpoint
             from which the attempt continues, or 0.
         cache: The worker's cache of the trial's data.
-        stopped: Whether `report` has raised `LoopStopped`.
-        stops: Whether the next report must raise `LoopStopped`, because the driver has ended the
+        stopped: True if `report` has raised `LoopStopped`.
+        stops: True if the next report must raise `LoopStopped`, because the driver has ended the
             trial.
         reports: Number of reports in this attempt.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several

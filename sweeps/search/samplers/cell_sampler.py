@@ -78,7 +78,7 @@ class CellSampler(BaseSampler):
                 grids.
             number: Number of configurations that started before this trial.
             index: Number of configurations that started in this cell before this trial.
-            attempt: How often this trial was sampled already. Each attempt has random numbers of
+            attempt: Number of earlier samples of this trial. Each attempt has random numbers of
                 its own. After `ASKED` attempts, the other values are random.
         """
         self.cell = dict(cell)

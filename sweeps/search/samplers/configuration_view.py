@@ -31,7 +31,7 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
 
     Args:
         trials: Trials of the configuration, the first trial first.
-        repeats: How many trials a configuration has, and how their values are aggregated.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
 
     Returns:
         The merged trial. The first trial itself is returned in three cases: each configuration is
@@ -68,7 +68,7 @@ class ByConfiguration(Study):
 
     Args:
         study: Optuna study, in which each repeat is a trial of its own.
-        repeats: How many trials a configuration has, and how their values are aggregated.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
     """
 
     def __init__(self, study: Study, repeats: Repeats):

@@ -143,8 +143,8 @@ def split(
         for n, t in history.running.items()
         if n != history.number and level not in t.intermediate_values
     )
-    chosen_good = [history.known[n] for n in _bounded(*good, rng)]
-    chosen_rest = [history.known[n] for n in _bounded(*rest, rng)]
+    chosen_good = [history.known[number] for number in at_most_kernels(*good, rng)]
+    chosen_rest = [history.known[number] for number in at_most_kernels(*rest, rng)]
     return (
         sorted(chosen_good, key=lambda t: (place[t.number], t.number)),
         sorted([*chosen_rest, *pending], key=lambda t: t.number),
@@ -234,7 +234,7 @@ def good_count(count: int) -> int:
     return min(math.ceil(GOOD * math.sqrt(count)), MOST_GOOD)
 
 
-def _bounded(own: list[int], others: list[int], rng: np.random.RandomState) -> list[int]:
+def at_most_kernels(own: list[int], others: list[int], rng: np.random.RandomState) -> list[int]:
     """Return the trial numbers in `own` and `others`, or a random sample of `KERNELS` of them.
 
     There is a sample only if there are more than `KERNELS` numbers. At least half of the sample

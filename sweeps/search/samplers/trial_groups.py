@@ -46,7 +46,7 @@ class History:
     Args:
         grids: Names of the grid dimensions. The values of these dimensions identify the cell of a
             trial.
-        repeats: How many trials a configuration has, and how their values are aggregated.
+        repeats: Number of trials of a configuration, and the aggregate of their values.
         space: Distributions of the dimensions that every trial has, by name.
 
     Attributes:

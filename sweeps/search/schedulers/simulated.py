@@ -46,7 +46,7 @@ class SimulatedStudy(StudyView):
         Args:
             number: Number of the trial.
             values: The values of new steps, in the order of the steps.
-            saves: Whether the trial stores a checkpoint at the last step.
+            saves: True if the trial stores a checkpoint at the last step.
         """
         last = max(values)
         saved = Checkpoint(f"checkpoint_{last:06d}", last, last) if saves else None

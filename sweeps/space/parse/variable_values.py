@@ -83,7 +83,7 @@ def replace_variables(node: Node, variables: Variables, place: str = "recorded")
     Args:
         node: The tree of the space file, with the overrides.
         variables: The environment; the variables that the file uses are added.
-        place: What happens to the values; see `Variables.text`.
+        place: Use of the values; see `Variables.text`.
     """
     if node.path == "runtime_env.env_vars":
         place = "hidden"

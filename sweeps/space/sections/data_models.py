@@ -74,8 +74,8 @@ class DataKeys:
             columns. Empty texts, `NaN` and `null` are always missing. `NA`, `N/A` and `None` are
             missing unless they are frequent in a column of texts. The list of a column replaces
             this rule, so with `[]` no word is missing in the column.
-        read: How text files are read, if a file does not show this itself: its header, separator,
-            decimal sign and encoding.
+        read: Settings for reading text files, if a file does not show this itself: its header,
+            separator, decimal sign and encoding.
     """
 
     train: Text
@@ -250,7 +250,7 @@ class DataSpec:
         queries: True if the trainer gets the groups, as its queries.
         missing: The texts and numbers that mean a missing value, by column; `*` for all columns.
             See `sweeps.data.columns.missing`.
-        read: How the text files are read.
+        read: Settings for reading text files.
     """
 
     train: str

@@ -156,7 +156,7 @@ class Limits:
         max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as
             fit on the cluster at the same time. If `space.scaling` is tuned, `auto` counts how many
             trials with the smallest scaling fit.
-        max_failures: How many times a trial may be retried after a failure.
+        max_failures: Number of times that a trial may be retried after a failure.
         retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was
             lost), and names of exception classes that the loop raises.
         trial_timeout: Longest time that one trial may train, over all its attempts. A trial that

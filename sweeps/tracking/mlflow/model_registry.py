@@ -123,7 +123,7 @@ def register(
     Args:
         bundle: The bundle's folder.
         digest: SHA-256 of the bundle's manifest.
-        training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`,
+        training: Facts of the training, from the bundle's manifest: `sweep`, `trial`, `metric`,
             `goal`, `value`, and optionally `refit` and `feasible`. For an ensemble, `trial` is
             None, and `members` is a text that lists the members.
         parent: ID of the sweep's run.
