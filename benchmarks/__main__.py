@@ -13,8 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.common import Workload, WorkloadRecord, met, report
+from benchmarks.common import Workload, WorkloadRecord
 from benchmarks.common import median_of as medians
+from benchmarks.report_text import met, report
 from benchmarks.running import ROOT, end_on_sigterm, options, record, say
 
 NAMES = (

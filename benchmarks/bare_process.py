@@ -28,7 +28,7 @@ def main(folder: str, latch: str, rounds: str, name: str) -> None:
     import pandas as pd
     import xgboost as xgb
 
-    from benchmarks.loops import _hold
+    from benchmarks.probe_loops import _hold
 
     def matrix(part: str) -> xgb.DMatrix:
         frame = pd.read_parquet(Path(folder, f"{part}.parquet"))

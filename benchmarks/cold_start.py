@@ -26,8 +26,8 @@ from benchmarks.running import ROOT, script
 
 LEAST = """\
 name: cold
-trainer: {{loop: "benchmarks.loops:first_step", backend: none}}
-data: {{train: "benchmarks.loops:one_row", label: y, valid: 0.5}}
+trainer: {{loop: "benchmarks.probe_loops:first_step", backend: none}}
+data: {{train: "benchmarks.probe_loops:one_row", label: y, valid: 0.5}}
 objective: {{metric: x, goal: minimize}}
 limits: {{max_trials: 1}}
 space:
@@ -35,7 +35,7 @@ space:
 """
 REAL = """\
 name: cold
-trainer: {{loop: "benchmarks.loops:timed", backend: none}}
+trainer: {{loop: "benchmarks.probe_loops:timed", backend: none}}
 data: {{train: "sklearn:breast_cancer", label: target, valid: 0.2}}
 objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: 1}}

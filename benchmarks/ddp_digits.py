@@ -36,7 +36,7 @@ SPACE = """\
         lr: {{loguniform: [1e-4, 1e-1]}}
         weight_decay: {{loguniform: [1e-6, 1e-2]}}
 {params}"""
-LOOP = '{loop: "benchmarks.loops:ddp_our_loop", backend: torch}'
+LOOP = '{loop: "benchmarks.ddp_loops:ddp_our_loop", backend: torch}'
 
 
 def ours(task: Task, own_trainer: bool) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def ours(task: Task, own_trainer: bool) -> dict[str, Any]:
     trainer, loop = (
         ("torch_tabular", "sweeps.trainers.torch_tabular:train_func")
         if own_trainer
-        else (LOOP, "benchmarks.loops:ddp_our_loop")
+        else (LOOP, "benchmarks.ddp_loops:ddp_our_loop")
     )
     constants = {"depth": 2, "width": 64, "batch_size": 64, "epochs": 5} if own_trainer else {}
 
@@ -59,7 +59,8 @@ def ours(task: Task, own_trainer: bool) -> dict[str, Any]:
 def train_v2(task: Task) -> dict[str, Any]:
     from ray import tune
 
-    from benchmarks.loops import ddp_train_loop, toy
+    from benchmarks.ddp_loops import ddp_train_loop
+    from benchmarks.loops import toy
 
     space = {"lr": tune.loguniform(1e-4, 1e-1), "weight_decay": tune.loguniform(1e-6, 1e-2)}
     return peers.tune_run(
@@ -74,7 +75,7 @@ def bare(task: Task) -> dict[str, Any]:
     import torch.multiprocessing
 
     from benchmarks.common import steady
-    from benchmarks.loops import ddp_bare
+    from benchmarks.ddp_loops import ddp_bare
 
     draw = np.random.default_rng(0)
     configs = [

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Task, shown, steady
+from benchmarks.common import Task, steady
 from benchmarks.ours import sweep
+from benchmarks.report_text import shown
 
 RATE = 200  # samples a second
 SECONDS = 4.0
@@ -56,7 +57,7 @@ def swept(
         return done.numbers
     backend = "torch" if "torch" in loop or "ddp" in loop else "none"
     times = task.folder / "loops.jsonl"
-    timed = f'{{loop: "benchmarks.loops:timed", backend: {backend}}}'
+    timed = f'{{loop: "benchmarks.probe_loops:timed", backend: {backend}}}'
     clocks: list[tuple[str, str, float, float]] = []
     with _stopwatches(clocks), _sampled(task.folder, times) as stacks:
         done = sweep(task, space(timed, {**constants, "loop": f'"{loop}"', "times": str(times)}))

@@ -22,17 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import (
-    PINNED,
-    Sample,
-    Side,
-    Task,
-    Workload,
-    WorkloadRecord,
-    goal_lines,
-    median_of,
-    table,
-)
+from benchmarks.common import PINNED, Sample, Side, Task, Workload, WorkloadRecord, median_of
+from benchmarks.report_text import goal_lines, table
 
 ROOT = Path(__file__).parent.parent
 # Environment variable with the token of a run. All processes of the run have it.

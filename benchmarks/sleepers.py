@@ -23,8 +23,8 @@ from benchmarks.running import script
 
 SLOTS = 2
 SPACE = """\
-    trainer: {{loop: "benchmarks.loops:sleep", backend: none}}
-    data: {{train: "benchmarks.loops:one_row", label: y, valid: 0.5}}
+    trainer: {{loop: "benchmarks.probe_loops:sleep", backend: none}}
+    data: {{train: "benchmarks.probe_loops:one_row", label: y, valid: 0.5}}
     objective: {{metric: x, goal: minimize}}
     search: {{algorithm: tpe, seed: 0}}
     limits: {{max_trials: {trials}, max_concurrent_trials: 2}}

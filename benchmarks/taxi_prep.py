@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers, taxi
-from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio, shown
+from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio
 from benchmarks.ours import sweep
+from benchmarks.report_text import shown
 from benchmarks.running import script
 
 ROUNDS = 200

@@ -61,7 +61,7 @@ XGBOOST = {
     "preprocessor": "[]",
     "params": f"num_boost_round: {ROUNDS}, max_depth: 6",
 }
-KERAS = {"loop": "loops:paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
+KERAS = {"loop": "keras_loops:paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
 SKLEARN = {"loop": "sklearn_loops:paired_sklearn", "backend": "none"}
 BOUNDS = {
     **{"paired-324000": 1.05, "paired-426": 1.2, "keras-32400": 1.05, "keras-426": 1.2},

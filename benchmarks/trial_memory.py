@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import taxi
-from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio, shown
+from benchmarks.common import Goal, Measure, Median, Side, Task, Workload, less, ratio
+from benchmarks.report_text import shown
 from benchmarks.running import ROOT, script
 
 LATEST = 300.0
@@ -120,7 +121,7 @@ def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
     rounds = f", num_boost_round: {ROUNDS}" if "trainer" in loop else ""
     with watched(task.folder, trials) as (latch, sampled):
         space = f"""\
-trainer: {{loop: "benchmarks.loops:{loop}", backend: none}}
+trainer: {{loop: "benchmarks.probe_loops:{loop}", backend: none}}
 {data}
 objective: {{metric: valid-logloss, goal: minimize}}
 limits: {{max_trials: {trials}, max_concurrent_trials: {trials}}}

@@ -11,20 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.__main__ import NAMES, workloads
-from benchmarks.common import (
-    Goal,
-    Measure,
-    Sample,
-    Side,
-    Workload,
-    WorkloadRecord,
-    met,
-    outcome,
-    ratio,
-    report,
-    shown,
-    steady,
-)
+from benchmarks.common import Goal, Measure, Sample, Side, Workload, WorkloadRecord, ratio, steady
+from benchmarks.report_text import met, outcome, report, shown
 
 SAMPLES = (
     Sample("ours", 8, {"trial": 0.01, "whole": 1.0}),
