@@ -55,7 +55,7 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
         RuntimeError: A trial failed or is missing.
     """
     import sweeps
-    from sweeps.study import record
+    from sweeps.study import record_reader
 
     file = task.folder / f"{name}.yaml"
     file.write_text(f"name: {name}\n" + textwrap.dedent(space))
@@ -66,7 +66,7 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
     begins, ends = times_of(result.dir, name)
     if len(ends) < task.trials:
         raise RuntimeError(f"{len(ends)} of {task.trials} trials came to their end: {result.notes}")
-    known = record.read(result.dir)
+    known = record_reader.read(result.dir)
     return Swept(
         begins,
         ends,

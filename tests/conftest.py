@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 
 from sweeps.core.text import secrets
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, check_in_this_process, end_all, mlflow_database
 from tests.processes import processes_of, wait_until_clean

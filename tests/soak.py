@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.faults.crashing import POINTS
 from tests.faults.test_crash import SPACE, outcome, runs_of
 from tests.waiting import wait_until
@@ -50,7 +50,7 @@ def start(*args: object, point: str | None = None) -> subprocess.Popen[str]:
 def stands(root: Path) -> dict[str, Any]:
     """Return the recorded trials that have ended, by id."""
     folders = list(root.glob("crash-*"))
-    study = record.read(folders[0]) if folders else None
+    study = record_reader.read(folders[0]) if folders else None
     ended = (t for t in study.trials if t.result.state.name != "RUNNING") if study else ()
     return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.ended) for t in ended}
 
@@ -184,7 +184,7 @@ class Sweep:
         runs = runs_of(
             self.uri, folder.name
         )  # Raises an error if a trial has two runs, or if a run is RUNNING.
-        study = record.read(folder)
+        study = record_reader.read(folder)
         assert study is not None
         metrics = all(tuple(runs[t.id][2]["loss"]) == t.curve for t in study.trials)
         return [

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 from sklearn import datasets
 
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from tests.commands import space_of
 from tests.s3 import KEY, SECRET
 

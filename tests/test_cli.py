@@ -16,7 +16,7 @@ from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import remember
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.terminal import result_text, sweep_text
 from tests.commands import REPO
 
@@ -127,7 +127,7 @@ def test_data_dimensions_are_part_of_a_configuration(tmp_path: Path) -> None:
     assert "data.train  data.drop  data.rows  preprocessor" in front
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
-    study = record.read(tmp_path)
+    study = record_reader.read(tmp_path)
     assert trial is not None and study is not None
     recorded = study.trials[0]
     assert (

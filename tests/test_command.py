@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.commands import REPO, command, invoke
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -138,7 +138,7 @@ def test_script_continues_from_checkpoint_after_lost_worker(clean_ray: Any, tmp_
     )
     folder, result = run(written(tmp_path, [1.0], steps=6, later=later))
     assert result["trials"]["completed"] == 1, result
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None
     (reports,) = (trial.curve for trial in study.trials)
     assert [step for step, _ in reports] == [1, 2, 3, 4, 5, 6]
@@ -220,7 +220,7 @@ def test_a_script_reads_prepared_rows_and_reports_with_mlflow(
     (tmp_path / "train.py").write_text(LOGS)
     (tmp_path / "own.yaml").write_text(LOGGED)
     folder, result = run(tmp_path / "own.yaml")
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None
     (trial,) = study.trials
     assert [step for step, _ in trial.curve] == [1, 2]

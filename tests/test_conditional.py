@@ -26,7 +26,7 @@ def swept(local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def trials(swept: Any) -> Any:
-    from sweeps.study.record import read
+    from sweeps.study.record_reader import read
 
     record = read(Path(swept["dir"]))
     assert record is not None

@@ -12,8 +12,8 @@ import pytest
 import sweeps
 from sweeps.core.trial import State
 from sweeps.stored.sweep_lookup import find
-from sweeps.study import record
-from sweeps.study.record import STOPPED
+from sweeps.study import record_reader
+from sweeps.study.record_reader import STOPPED
 from sweeps.study.states import TrialState
 from tests.commands import command, invoke, space_of
 from tests.waiting import wait_until
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def trials_of(folder: Path) -> list[TrialState]:
-    study = record.read(folder)
+    study = record_reader.read(folder)
     return list(study.trials) if study is not None else []
 
 

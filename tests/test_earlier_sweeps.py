@@ -15,7 +15,7 @@ import sweeps
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import save_space
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.events import TrialReported
 from tests.commands import invoke, space_of
 
@@ -69,7 +69,7 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(
     ]
     run = MlflowClient(result.mlflow["tracking_uri"]).get_run(result.mlflow["parent_run"])
     assert run.data.tags["sweeps.learned_from"] == text.removeprefix("learns from ")
-    earlier, study = record.read(earlier_folder), record.read(result.dir)
+    earlier, study = record_reader.read(earlier_folder), record_reader.read(result.dir)
     assert earlier is not None and earlier.best is not None and study is not None
     assert study.trials[1].keys == earlier.best.keys, (
         "after the first trial, the sweep tries the best configuration"

@@ -13,7 +13,7 @@ import pytest
 
 import sweeps
 from sweeps.core.trial import GangSizePeriod
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from sweeps.study.states import TrialState
 from sweeps.terminal.sweep_text import format_trial
 

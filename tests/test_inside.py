@@ -12,7 +12,7 @@ import pytest
 
 import sweeps
 from sweeps.core.trial import State
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.tracking import MlflowTracker
 from tests.commands import mlflow_database, space_of
 
@@ -52,7 +52,7 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
     assert sorted(runs) == ["0000", "0001", "0002"]
     everything = client.search_runs([client.get_experiment_by_name("own").experiment_id])
     assert len(everything) == 4, "no run beside those of the trials and of the sweep"
-    study = record.read(result.dir)
+    study = record_reader.read(result.dir)
     assert study is not None and {t.result.state.name for t in study.trials} > {"COMPLETE"}
     for trial in study.trials:
         run = runs[trial.id]

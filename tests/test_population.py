@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sweeps
-from sweeps.study.record import Record, read
+from sweeps.study.record_reader import Record, read
 from tests.commands import command, space_of
 from tests.waiting import wait_until
 

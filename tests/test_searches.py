@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sweeps
-from sweeps.study.record import Record, read
+from sweeps.study.record_reader import Record, read
 from tests.commands import invoke, space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]

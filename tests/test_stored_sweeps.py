@@ -16,7 +16,7 @@ from sklearn import datasets
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from tests.commands import command, invoke, space_of
 from tests.postgres import PASSWORD, server
 from tests.ray_nodes import nodes

@@ -15,7 +15,7 @@ from sklearn import datasets
 
 import sweeps
 from sweeps.core.errors import InputError
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from tests.commands import REPO, command, invoke
 from tests.waiting import wait_until
 

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.running import ROOT
 from benchmarks.search_quality.report import section
 from benchmarks.spaces import sweep
-from sweeps.study.record import Record, read
+from sweeps.study.record_reader import Record, read
 
 RESULTS = ROOT / "reports" / "search_quality_sweeps.jsonl"
 # Each space, with changes of its file.

@@ -19,7 +19,7 @@ from .group import main
 
 if TYPE_CHECKING:
     from sweeps.stored.sweep_summary import SweepSummary
-    from sweeps.study.record import Record
+    from sweeps.study.record_reader import Record
 
 # Number of trials that `show` prints without `--all`, the best first.
 SHOWN_TRIALS = 20
@@ -80,10 +80,10 @@ def _show(
     from sweeps.bundle.ensemble_summary import ensembles_of
     from sweeps.stored.sweep_comparison import space_or_none, sweep_importance
     from sweeps.stored.sweep_summary import summarize
-    from sweeps.study import record
+    from sweeps.study import record_reader
 
     summary = dataclasses.replace(summarize(folder), is_copy=is_copy)
-    study = record.read(folder)
+    study = record_reader.read(folder)
     for problem in summary.problems:
         click.echo(printable(str(problem)), err=True)
     if trial is not None:

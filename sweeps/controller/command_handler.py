@@ -11,7 +11,7 @@ from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import State, format_trial_id
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.parse.enqueued_point import parse_point, problem_texts, refusal
-from sweeps.study.record import STOPPED
+from sweeps.study.record_reader import STOPPED
 from sweeps.study.states import TrialState
 
 from .commands import (

@@ -1,6 +1,6 @@
 """Control a sweep while it runs: start, continue and stop its trials.
 
-The controller tells `decide` what happens, and carries its commands out. `trial_lifecycle` carries
+The controller tells `decide` what happens, and carries its commands out. `trial_commands` carries
 out those that concern a single trial. Everything is recorded in the study first.
 """
 
@@ -20,7 +20,7 @@ from sweeps.core.files.stores import check_store
 from sweeps.core.trial import State, format_trial_id
 from sweeps.execution.messages import TrialUpdate
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study.record import STOPPED
+from sweeps.study.record_reader import STOPPED
 from sweeps.tracking import TrackerHub
 
 from .command_handler import CommandHandler
@@ -28,8 +28,8 @@ from .deadline import Deadline
 from .decide import decide, reason_of_stop
 from .driver_commands import (
     Ask,
-    Command,
     Continue,
+    DriverCommand,
     End,
     Exploit,
     Happening,
@@ -47,7 +47,7 @@ from .pool_monitor import PoolMonitor
 from .ports import PoolHandle
 from .status import SweepStatus
 from .time_limits import TimeLimits
-from .trial_lifecycle import TrialLifecycle
+from .trial_commands import TrialCommands
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class SweepController:
         self.space = search.space
         self.scheduler = search.scheduler
         self.folder = search.store.folder
-        self.trials = TrialLifecycle(search, pool, trackers, began)
+        self.trials = TrialCommands(search, pool, trackers, began)
         self.progress = self.trials.progress
         self.running = self.progress.running
         self.driver = DriverState(
@@ -184,7 +184,7 @@ class SweepController:
             started = self._carry_out(command)
         return started
 
-    def _carry_out(self, command: Command) -> str | None:
+    def _carry_out(self, command: DriverCommand) -> str | None:
         match command:
             case Ask():
                 trial = self.search.ask()

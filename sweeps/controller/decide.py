@@ -15,13 +15,13 @@ from sweeps.core.trial import TIME_LIMITS, Action, State
 from sweeps.execution.messages import Ended, TrialUpdate
 from sweeps.search.schedulers.scheduler import CONTINUE, Decision
 from sweeps.study import budgets, ranking
-from sweeps.study.record import STOPPED
+from sweeps.study.record_reader import STOPPED
 from sweeps.study.states import TrialState
 
 from .driver_commands import (
     Ask,
-    Command,
     Continue,
+    DriverCommand,
     End,
     Exploit,
     Happening,
@@ -38,7 +38,7 @@ from .driver_commands import (
 from .driver_state import DriverState, Policy
 
 
-def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Command, ...]:
+def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[DriverCommand, ...]:
     """Return what a driver does after something has happened.
 
     Args:
@@ -60,7 +60,7 @@ def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Comma
     return ()
 
 
-def _next_trial(driver: DriverState, policy: Policy) -> Iterable[Command]:
+def _next_trial(driver: DriverState, policy: Policy) -> Iterable[DriverCommand]:
     scheduler = policy.scheduler
     if driver.paused and driver.trials_left(scheduler):
         return [StartLater()]
@@ -83,7 +83,7 @@ def _next_trial(driver: DriverState, policy: Policy) -> Iterable[Command]:
     return [*ends, StartNoMore()]
 
 
-def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[Command]:
+def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[DriverCommand]:
     """Decide about a trial that an earlier driver left running.
 
     It ends or is paused if the earlier driver would have decided so at the trial's last step.
@@ -105,7 +105,7 @@ def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[Co
     return [_decision(driver, state, steps, policy)]
 
 
-def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> Command:
+def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> DriverCommand:
     """Decide about a trial that waits at a rung."""
     saved = state.checkpoint is not None and state.checkpoint.step == rung
     if policy.scheduler.needs_checkpoint and not saved and state.decided_rung < rung:
@@ -121,7 +121,7 @@ def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) 
     return _decision(driver, state, rung, policy)
 
 
-def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> Command:
+def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> DriverCommand:
     """Let the scheduler decide about a trial at a rung, unless it continues anyway."""
     number = state.number
     scheduler = policy.scheduler
@@ -151,7 +151,7 @@ def _at(policy: Policy, rung: int) -> str:
     return f"{policy.space.scheduler.name} at step {rung}"
 
 
-def _ended(driver: DriverState, number: int, end: Ended, policy: Policy) -> Iterable[Command]:
+def _ended(driver: DriverState, number: int, end: Ended, policy: Policy) -> Iterable[DriverCommand]:
     """Decide what follows from the end of a trial in the pool."""
     # Every other trial would fail for the same reason.
     if end.refused is not None and not driver.sweep.budget.ended:

@@ -1,4 +1,4 @@
-"""Things that may happen to a driver (`Happening`), and its answers (`Command`)."""
+"""Things that may happen to a driver (`Happening`), and its answers (`DriverCommand`)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class StopSweep:
     unfinished: State
 
 
-Command = (
+DriverCommand = (
     Ask
     | StartLater
     | StartNoMore

@@ -50,7 +50,7 @@ from sweeps.sweep_report.traces import TITLES
 from . import page_content
 from .mlflow_pages import PATH, MlflowPages
 from .mlflow_pages import POLICY as MLFLOW_POLICY
-from .reader import SweepReader
+from .sweep_reader import SweepReader
 
 STATIC = Path(__file__).parent / "static"
 TEMPLATES = Environment(

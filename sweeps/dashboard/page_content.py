@@ -17,7 +17,7 @@ from sweeps.space.model.domains import short_names
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.trial_rows import trial_facts, trial_rows
 
-from .reader import Snapshot
+from .sweep_reader import Snapshot
 
 Cell = float | str | None
 # Rows of a page of the table.

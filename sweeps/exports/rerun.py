@@ -31,7 +31,7 @@ from sweeps.search.schedulers.scheduler import row_steps
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space
 from sweeps.stored import stored_sweeps, sweep_lookup
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.ending import ending
 from sweeps.study.events import TrialStarted
 from sweeps.study.objectives import Objectives
@@ -154,7 +154,7 @@ def rerun(
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     space, roots = runnable_space(folder, trust)
-    study = record.read(folder)
+    study = record_reader.read(folder)
     original: TrialState = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(original)

@@ -23,7 +23,7 @@ from sweeps.space.model.conditions import Key
 from sweeps.space.python.saved_space import recorded_space
 from sweeps.space.sections.search_models import Repeats
 from sweeps.stored.stored_sweeps import opened
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.event_records import state_of
 from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
@@ -79,7 +79,7 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
 
 def _read(folder: Path, space: Space) -> EarlierSweep:
     """Read the sweep in a folder. The place of a problem is "" or a file of the sweep."""
-    study = record.copy_study(folder)
+    study = record_reader.copy_study(folder)
     if study is None or "judged" not in study.user_attrs:
         raise InputError(
             "",

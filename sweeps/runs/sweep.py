@@ -19,7 +19,7 @@ from sweeps.space.python.saved_space import bundle_of, recorded_space
 from sweeps.stored import stored_sweeps, sweep_lookup, sweep_plots
 from sweeps.stored.control import TIMEOUT, SweepControl
 from sweeps.stored.sweep_summary import summarize
-from sweeps.study import record
+from sweeps.study import record_reader
 
 from .trial_frames import curves_frame, trials_frame
 
@@ -121,7 +121,7 @@ class Sweep:
               attempts.
         """
         running = folder_lock.is_driven(self.folder)
-        return trials_frame(record.read(self.folder), running)
+        return trials_frame(record_reader.read(self.folder), running)
 
     @property
     def best(self) -> Best | None:
@@ -129,7 +129,7 @@ class Sweep:
 
         None if no trial has a value or if the sweep has several objectives.
         """
-        study = record.read(self.folder)
+        study = record_reader.read(self.folder)
         if study is None or (best := study.best) is None:
             return None
         return Best(best.number, best.id, study.best_value, best.params, best.labels)
@@ -140,7 +140,7 @@ class Sweep:
 
         None before the first trial.
         """
-        study: optuna.Study | None = record.copy_study(self.folder)
+        study: optuna.Study | None = record_reader.copy_study(self.folder)
         return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:
@@ -160,7 +160,7 @@ class Sweep:
         Raises:
             InputError: There is no such trial.
         """
-        study = record.read(self.folder)
+        study = record_reader.read(self.folder)
         trials = study.trials if study is not None else ()
         if trial is not None:
             trials = (sweep_lookup.trial_of(study, str(trial)),)
@@ -250,7 +250,7 @@ class Sweep:
         """
         from sweeps.stored.sweep_comparison import sweep_importance
 
-        importance = sweep_importance(record.read(self.folder), recorded_space(self.folder))
+        importance = sweep_importance(record_reader.read(self.folder), recorded_space(self.folder))
         series = pd.Series(dict(importance.shares), dtype="float64", name="importance")
         series.attrs = (
             {"unknown": importance.unknown} if importance.unknown else {"basis": importance.basis}
@@ -280,7 +280,7 @@ class Sweep:
         Raises:
             InputError: There is no such trial.
         """
-        study = record.read(self.folder) if trials else None
+        study = record_reader.read(self.folder) if trials else None
         return sweep_plots.plot(
             self.folder,
             "curves",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 from pydantic import JsonValue
 
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.study.states import TrialState
 
 

@@ -23,7 +23,7 @@ from sweeps.core import clock
 from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Trial
 from sweeps.space import Space
-from sweeps.study import record, trial_building
+from sweeps.study import record_reader, trial_building
 from sweeps.study.budgets import BudgetState
 from sweeps.study.events import TrialDecided, TrialEnded, TrialEvent, TrialStarted
 from sweeps.study.states import TrialState
@@ -134,7 +134,7 @@ class SearchLoop:
         optuna_trial, trial = self._sample(item)
         self.queue.record_start(optuna_trial.params, item.repeat_of, item.existing)
         self.queue.record_tried(trial.labels)
-        if record.is_enqueued(optuna_trial._cached_frozen_trial):
+        if record_reader.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
         bracket = None
         if self.scheduler.bracket_count > 1:
@@ -162,7 +162,7 @@ class SearchLoop:
                     f"{self.space.search.seed}/{item.configurations_before}/{attempt}"
                 )
                 cell = rng.choice([*self.queue.untried.values()])
-            if attempt >= KEPT and not record.is_enqueued(optuna_trial._cached_frozen_trial):
+            if attempt >= KEPT and not record_reader.is_enqueued(optuna_trial._cached_frozen_trial):
                 optuna_trial._fixed_params = {}
                 cell = {} if self.queue.untried is None else cell
             self.sampler.begin(cell, item.configurations_before, item.in_cell_before, attempt)
@@ -235,10 +235,12 @@ class SearchLoop:
     def _replay(self) -> None:
         """Rebuild the state of the search from the study."""
         for t in self.store.trials():
-            enqueued = record.is_enqueued(t)
+            enqueued = record_reader.is_enqueued(t)
             if self._asker.add_interrupted(t):
                 self.queue.record_waiting(
-                    t.number, record.repeat_of(t), record.fixed_keys(t) if enqueued else None
+                    t.number,
+                    record_reader.repeat_of(t),
+                    record_reader.fixed_keys(t) if enqueued else None,
                 )
                 continue
             state = self.store.states[t.number]

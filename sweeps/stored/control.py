@@ -27,7 +27,7 @@ from sweeps.core.files.sweep_folder import COMMANDS, SweepFolder, is_sweep
 from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import DEFAULT_ROOT, shell_command
 from sweeps.core.trial import complete_trial_id, format_trial_id
-from sweeps.study import record
+from sweeps.study import record_reader
 
 from . import stored_sweeps
 from .sweep_summary import summarize
@@ -293,7 +293,7 @@ class SweepControl:
         known: list[str] = []
         # Only the sweep's process may have the password of the database.
         with contextlib.suppress(InputError):
-            if (study := record.copy_study(self.folder)) is not None:
+            if (study := record_reader.copy_study(self.folder)) is not None:
                 known = [format_trial_id(t.number) for t in study.trials]
         if known and complete_trial_id(trial) not in known:
             raise unknown_trial("trial", trial, known)

@@ -11,7 +11,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.regular_files import FILE, kind_of, open_regular
 from sweeps.core.files.sweep_folder import SweepFolder
-from sweeps.study import record
+from sweeps.study import record_reader
 
 from .sweep_lookup import trial_of
 
@@ -33,12 +33,14 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     Raises:
         InputError: There is no such trial or rank.
     """
-    trial = trial_of(record.read(folder), trial_id)
+    trial = trial_of(record_reader.read(folder), trial_id)
     logs = SweepFolder(folder).logs(trial.id)
     offsets: dict[Path, int] = {}
     while True:
         ended = (
-            not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).has_ended
+            not follow
+            or not is_driven(folder)
+            or trial_of(record_reader.read(folder), trial.id).has_ended
         )
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]

@@ -21,7 +21,7 @@ from sweeps.core.files.sweep_folder import RESULT, SweepFolder
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.secrets import without_password
 from sweeps.space.python.saved_space import saved_space
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.storage import place_of
 
 # Text between the name of a damaged file and a number, in the name under which the file is kept.
@@ -113,7 +113,7 @@ def _repair(folder: Path) -> RepairResult:
 def _study_problem(folder: Path) -> str | None:
     """Return what is wrong with the study, or how it contradicts the sweep's result; else None."""
     try:
-        record.read(folder)
+        record_reader.read(folder)
     except DamagedStudy as e:
         problem = e.problems[0]
         return f"{Path(problem.place).name}: {problem.text.partition('; ')[0]}"

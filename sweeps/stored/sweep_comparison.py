@@ -13,8 +13,8 @@ from sweeps.core.files import provenance
 from sweeps.core.files.stores import recorded_store
 from sweeps.space import Space
 from sweeps.space.python.saved_space import recorded_space
-from sweeps.study import record
-from sweeps.study.record import Record
+from sweeps.study import record_reader
+from sweeps.study.record_reader import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
 from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance
@@ -58,7 +58,7 @@ def compared(folder: Path) -> ComparedSweep:
     problems = [str(problem) for problem in summary.problems]
     study: Record | None = None
     try:
-        study = record.read(folder)
+        study = record_reader.read(folder)
     except InputError as e:
         problems += [str(problem) for problem in e.problems if str(problem) not in problems]
     space = space_or_none(folder, problems)

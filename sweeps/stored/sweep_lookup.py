@@ -13,7 +13,7 @@ from sweeps.core.files.sweep_folder import ORIGIN, STAMP, is_sweep
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.core.trial import complete_trial_id
 from sweeps.space.python import saved_space
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.study.states import TrialState
 
 

@@ -38,7 +38,7 @@ def plot(
             figure.
     """
     from sweeps.core.files.folder_lock import is_driven
-    from sweeps.study import record
+    from sweeps.study import record_reader
     from sweeps.sweep_report import plots, traces
     from sweeps.sweep_report.figures import Figure
     from sweeps.sweep_report.plot_data import plot_data
@@ -53,7 +53,7 @@ def plot(
         raise InputError("plot_pareto", text)
     if name:
         name = dimension_of(space, name)
-    study = record.read(folder)
+    study = record_reader.read(folder)
     data = None if study is None else plot_data(study, space, is_driven(folder))
     note = ""
     if data is None or not data.ranked:

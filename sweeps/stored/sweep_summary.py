@@ -22,7 +22,7 @@ from sweeps.core.files.stores import recorded_store
 from sweeps.core.files.sweep_folder import SweepFolder, is_sweep
 from sweeps.core.json_values import is_text
 from sweeps.core.result import SweepResult, count_trials, to_json_value
-from sweeps.study.record import Record, RecordReader
+from sweeps.study.record_reader import Record, RecordReader
 from sweeps.study.states import TrialState
 
 # State of a sweep whose folder has another format than this version reads.

@@ -29,7 +29,7 @@ from sweeps.core.host.thread_pools import single_threaded
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space import Dimension, Space
 
-from . import event_records, ranking, record, storage, trial_building
+from . import event_records, ranking, record_reader, storage, trial_building
 from .distributions import distribution_of
 from .ending import ending
 from .event_records import ENQUEUED, EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
@@ -116,7 +116,7 @@ class StudyStore:
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 known = t.intermediate_values
                 missing = [pair for pair in state.compared if pair[0] not in known]
-                self._project(state, missing, record.paused_at(t))
+                self._project(state, missing, record_reader.paused_at(t))
         self.sweep = SweepState(self.objectives, self.space.repeats, states)
 
     @property

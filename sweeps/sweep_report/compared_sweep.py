@@ -14,7 +14,7 @@ from sweeps.core.trial import Result
 from sweeps.space import Space
 from sweeps.space.model.settings_texts import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 
 from .configuration import dotted_rows
 from .importance import Importance

@@ -19,7 +19,7 @@ from sweeps.core.files.result_file import read_result
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.result import SweepResult
 from sweeps.space import Space
-from sweeps.study.record import Record, read
+from sweeps.study.record_reader import Record, read
 
 from . import html_page, plots
 from .plot_data import plot_data

@@ -20,7 +20,7 @@ from .importance import Importance, importance_of
 if TYPE_CHECKING:
     from sweeps.core.trial import Result
     from sweeps.space import Space
-    from sweeps.study.record import Record
+    from sweeps.study.record_reader import Record
     from sweeps.study.states import TrialState
 
 T = TypeVar("T")

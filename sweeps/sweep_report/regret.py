@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sweeps.core.trial import Result, State
 from sweeps.study import ranking
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.study.repeats import merged
 from sweeps.study.states import TrialState
 

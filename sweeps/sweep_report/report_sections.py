@@ -16,7 +16,7 @@ from sweeps.core.text.texts import count_noun, count_states, value_text
 from sweeps.core.trial import State, trained_on
 from sweeps.space import Space
 from sweeps.space.model.domains import short_names
-from sweeps.study.record import STOPPED, Record
+from sweeps.study.record_reader import STOPPED, Record
 from sweeps.study.states import TrialState
 
 from .configuration import short_rows

@@ -11,7 +11,7 @@ from sweeps.core.trial import format_trial_id
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sweeps.study.record import Record
+    from sweeps.study.record_reader import Record
     from sweeps.study.states import TrialState
 
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
     from sweeps.stored.repair import RepairResult
     from sweeps.stored.sweep_summary import SweepSummary
-    from sweeps.study.record import Record
+    from sweeps.study.record_reader import Record
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
 from .result_text import model_text, scores

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sweeps.stored.sweep_summary import SweepSummary
-    from sweeps.study.record import Record
+    from sweeps.study.record_reader import Record
 
 
 def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sweeps.study import record, storage
+from sweeps.study import record_reader, storage
 from sweeps.study.events import TrialEvent, TrialReported
 
 
@@ -33,7 +33,7 @@ class TrialHistory:
         """
         if self.url is not None:
             storage.remember(self.url)
-        for event in record.events_of(self.folder, skip):
+        for event in record_reader.events_of(self.folder, skip):
             if concerns_trackers(event):
                 yield with_logged_names(event)
 

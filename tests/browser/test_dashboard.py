@@ -20,7 +20,7 @@ from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.sweep_folder import COMMANDS
 from sweeps.core.result import SweepResult
 from sweeps.space.python.saved_space import recorded_space
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.browser.conftest import drawn, page_server, zoom
 from tests.commands import REPO
 from tests.dashboard.sweep_folders import sweep_folder
@@ -160,7 +160,7 @@ def open_report(served: Any, page: Any, folder: Any) -> None:
     result = SweepResult(
         served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0
     )
-    study = record.read(served.folder)
+    study = record_reader.read(served.folder)
     assert study is not None
     (folder / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
     page.goto(f"file://{folder}/report.html")

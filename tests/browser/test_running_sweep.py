@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.study import record
-from sweeps.study.record import STOPPED
+from sweeps.study import record_reader
+from sweeps.study.record_reader import STOPPED
 from tests.browser.conftest import drawn, page_server, zoom
 from tests.commands import command, end_all, space_of
 from tests.waiting import wait_until
@@ -96,7 +96,7 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(
 
     assert sweep.wait(120) == 0, sweep.stderr.read()
     folder = Path(json.loads(sweep.stdout.read())["dir"])
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None
     states = [(t.result.state, t.result.steps, t.reason) for t in study.trials]
     assert states == [

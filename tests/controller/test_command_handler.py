@@ -22,7 +22,7 @@ from sweeps.controller.commands import (
 from sweeps.controller.controller import SweepController
 from sweeps.core.trial import State
 from sweeps.study.events import TrialPaused
-from sweeps.study.record import STOPPED
+from sweeps.study.record_reader import STOPPED
 from tests.controller.controllers import (
     BODY,
     open_controller,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.trial_lifecycle import notes_about
+from sweeps.controller.trial_commands import notes_about
 from sweeps.core.best_step import Constraint
 from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.result import SweepResult, count_trials

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweeps.controller.controller import SweepController
-from sweeps.controller.trial_lifecycle import MAX_POOL_DEATHS
+from sweeps.controller.trial_commands import MAX_POOL_DEATHS
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State
 from sweeps.execution.pool_usage import Usage

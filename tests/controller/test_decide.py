@@ -42,7 +42,7 @@ from sweeps.study.events import (
     TrialStarted,
 )
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import STOPPED
+from sweeps.study.record_reader import STOPPED
 from sweeps.study.sweep_state import SweepState
 from tests.execution.driving import trial
 

@@ -66,7 +66,7 @@ def test_resume_only_sends_what_mlflow_missed(
 ) -> None:
     from mlflow.tracking import MlflowClient
 
-    from sweeps.study import record
+    from sweeps.study import record_reader
     from sweeps.tracking import MlflowTracker
 
     with monkeypatch.context() as patch:
@@ -103,7 +103,7 @@ def test_resume_only_sends_what_mlflow_missed(
     )
     assert still.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
     assert json.loads((before.dir / "result.json").read_text())["notes"] == list(before.notes)
-    study = record.read(before.dir)
+    study = record_reader.read(before.dir)
     uri = f"sqlite:///{shutil.copy(mlflow_database(), tmp_path)}"
     files = {
         path: path.stat().st_mtime_ns
@@ -125,7 +125,7 @@ def test_resume_only_sends_what_mlflow_missed(
         before.best,
         before.reason,
     )
-    assert record.read(before.dir) == study
+    assert record_reader.read(before.dir) == study
     assert after.best is not None
     client = MlflowClient(uri)
     parent = client.get_run(after.mlflow["parent_run"])

@@ -30,7 +30,7 @@ from sweeps.space import load
 from sweeps.space.python.saved_space import save_space
 from sweeps.stored import log_reader, sweep_lookup
 from sweeps.stored.sweep_summary import list_sweeps
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.events import TrialReported
 from sweeps.terminal import terminal_text
 from tests.search.next_trial import next_trial
@@ -283,7 +283,7 @@ def test_a_sweep_without_trials_can_be_shown(tmp_path: Path) -> None:
         "show", folder
     )
     with pytest.raises(InputError, match="no trial has started"):
-        sweep_lookup.trial_of(record.read(folder), "0")
+        sweep_lookup.trial_of(record_reader.read(folder), "0")
 
 
 def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sweeps.core.files.sweep_folder import COMMANDS
 from sweeps.dashboard import dashboard_app
 from sweeps.dashboard.dashboard_app import Dashboard, make_app
 from sweeps.dashboard.page_content import Column, TableQuery, TrialTable
-from sweeps.dashboard.reader import SweepReader
+from sweeps.dashboard.sweep_reader import SweepReader
 from sweeps.serving.access import Access
 from sweeps.sweep_report.plots import FIGURES
 from sweeps.sweep_report.traces import TITLES

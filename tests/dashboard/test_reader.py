@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sweeps.core.files.folder_lock import FolderLock
-from sweeps.dashboard.reader import SweepReader, version_of
-from sweeps.study.record import RecordReader
+from sweeps.dashboard.sweep_reader import SweepReader, version_of
+from sweeps.study.record_reader import RecordReader
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure
 from tests.dashboard.sweep_folders import sweep_folder

@@ -18,7 +18,7 @@ import pytest
 
 from sweeps import space as space_file
 from sweeps.space.python.saved_space import save_space
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.commands import command, invoke, mlflow_database, space_of
 from tests.faults.crashing import POINTS
 from tests.search.test_crash import drive
@@ -42,7 +42,7 @@ space:
 
 def outcome(folder: Path) -> tuple[Any, ...]:
     """Return the result of a sweep without times: every trial with its values, and the best one."""
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None and study.best is not None
     trials = [
         (t.id, t.result.state.name, t.params, t.trial.chain, t.trial.seed, t.result.value, t.curve)
@@ -76,7 +76,7 @@ def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tup
 
 def in_mlflow(folder: Path, uri: str) -> None:
     """Check that MLflow has every trial once, as the study has it."""
-    study, runs = record.read(folder), runs_of(uri, folder.name)
+    study, runs = record_reader.read(folder), runs_of(uri, folder.name)
     assert (
         study is not None
         and set(runs) == {"sweep", *(t.id for t in study.trials)}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.commands import command, invoke, space_of
 from tests.faults.filling import fill, fill_before
 from tests.waiting import wait_until
@@ -57,7 +57,7 @@ def resumed(folder: Path, trials: int) -> None:
     """Resume, and check that every trial is recorded once and has ended."""
     done = invoke("resume", folder, "--json")
     assert done.exit_code == 0, done.stderr
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None and json.loads(done.stdout)["trials"]["completed"] == trials == len(
         study.trials
     )

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.commands import command, invoke, space_of
 from tests.faults.test_crash import runs_of
 from tests.processes import actor_of
@@ -78,7 +78,7 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path: P
     assert sorted(code for _, code in said) in ([0, 0], [0, 1]), said
     refused = [err for (_, err), code in said if code]
     assert all("is running this sweep" in err and "Traceback" not in err for err in refused)
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert (
         study is not None
         and len({t.number for t in study.trials}) == len(study.trials) >= 3
@@ -141,7 +141,7 @@ def test_processes_that_stand_still_for_a_while(tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     result = ended(process)
     assert result["trials"]["completed"] == 3
-    study = record.read(Path(result["dir"]))
+    study = record_reader.read(Path(result["dir"]))
     assert study is not None and [t.attempt for t in study.trials] == [1, 1, 1]
 
 
@@ -166,7 +166,7 @@ def test_a_trial_that_takes_too_much_memory_fails_alone(
 ) -> None:
     result = ended(low_on_memory(tmp_path, monkeypatch))
     assert result["trials"] == {"completed": 1, "pruned": 0, "failed": 1}
-    study = record.read(Path(result["dir"]))
+    study = record_reader.read(Path(result["dir"]))
     assert study is not None
     (failed,) = (t for t in study.trials if t.result.state is State.FAIL)
     assert failed.params["x"] == 1.0 and "memory" in (failed.result.error or "")

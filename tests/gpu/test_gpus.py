@@ -16,7 +16,7 @@ import torch
 import sweeps
 from sweeps.bundle.manifest import GPU_TOLERANCE
 from sweeps.core.trial import State
-from sweeps.study.record import read
+from sweeps.study.record_reader import read
 from sweeps.study.states import TrialState
 from tests.commands import REPO
 from tests.gpu import loops

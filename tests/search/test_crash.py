@@ -20,7 +20,7 @@ from sweeps.controller.ports import RemoteMethod
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.states import TrialState
 from sweeps.tracking.hub import TrackerHub
 from tests.controller.controllers import start_trial
@@ -123,7 +123,7 @@ def outcome(loop: SearchLoop) -> list[Any]:
             t.state.name,
             t.params,
             _start_of(states[t.number]),
-            record.repeat_of(t),
+            record_reader.repeat_of(t),
             t.intermediate_values,
             [(r.step, r.metrics) for r in states[t.number].own_reports],
         )

@@ -15,7 +15,7 @@ from sweeps.core import clock
 from sweeps.core.trial import State
 from sweeps.execution.gangs.cluster_state import Phase
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
+from sweeps.study import record_reader
 from tests.search.deaths import Deaf
 from tests.simulation.simulated_pool import (
     SimulatedLoop,
@@ -79,7 +79,7 @@ def test_a_thousand_trials_on_twenty_nodes(make_space: Any, tmp_path: Path) -> N
     best = search.store.winner()
     etas = [state.params["eta"] for state in search.store.states.values()]
     assert best is not None and search.store.states[best].params["eta"] == min(etas)
-    study = record.read(tmp_path)
+    study = record_reader.read(tmp_path)
     assert study is not None and all(trial.has_ended for trial in study.trials)
 
 

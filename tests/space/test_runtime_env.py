@@ -14,7 +14,7 @@ from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import LONG_VALUE, hide_values
 from sweeps.space import load
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.sweep_report.content import report
 from tests.space.test_load import top
 

@@ -12,8 +12,8 @@ import pytest
 from sweeps.core.plugins import plugin_registry, references
 from sweeps.space.model.domains import DOMAINS
 from sweeps.space.model.step_names import BUILTIN_STEPS
+from sweeps.space.parse.key_suggestions import SUGGESTIONS, normalized, suggest
 from sweeps.space.parse.section_checks import fragments
-from sweeps.space.parse.synonyms import SUGGESTIONS, normalized, suggest
 from sweeps.space.parse.top_level_keys import TOP
 from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.built_in_trainers import selecting_options, trainer_names

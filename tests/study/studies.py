@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.study import record
-from sweeps.study.record import Record
+from sweeps.study import record_reader
+from sweeps.study.record_reader import Record
 
 
 def recorded_study(folder: Path) -> Record:
     """Return the study of a sweep that has one."""
-    study = record.read(folder)
+    study = record_reader.read(folder)
     assert study is not None
     return study

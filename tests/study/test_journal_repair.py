@@ -17,7 +17,7 @@ from sweeps.core.files.result_file import contradiction
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.result import ENDED, SweepResult
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.journal import torn_tail_start
 from sweeps.study.journal_repair import RebuiltJournal, rebuild
 from tests.fuzz.damaging import damaged_journal
@@ -62,10 +62,10 @@ every = pytest.mark.parametrize("sweep", KINDS, indirect=True)
 asha = pytest.mark.parametrize("sweep", ["asha"], indirect=True)
 
 
-def read(data: bytes, folder: Path) -> record.Record | None:
+def read(data: bytes, folder: Path) -> record_reader.Record | None:
     folder.mkdir(exist_ok=True)
     (folder / JOURNAL).write_bytes(data)
-    return record.read(folder)
+    return record_reader.read(folder)
 
 
 def states(sweep: Sweep, rebuilt: RebuiltJournal, folder: Path) -> dict[str, str]:
@@ -138,7 +138,7 @@ def test_a_bad_line_is_named_and_its_trial_is_lost(sweep: Any, tmp_path: Path, k
     folder = tmp_path / "damaged"
     for reads in (
         lambda: read(data, folder),
-        lambda: record.copy_study(folder),
+        lambda: record_reader.copy_study(folder),
         lambda: SearchLoop.open(folder, sweep.space),
     ):
         with pytest.raises(DamagedStudy) as e:
@@ -194,7 +194,7 @@ def test_what_a_crash_leaves_is_no_damage(sweep: Any, tmp_path: Path) -> None:
         assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"
         SearchLoop.open(tmp_path, sweep.space)
         assert (tmp_path / JOURNAL).read_bytes().startswith(data)
-        assert record.read(tmp_path) is not None
+        assert record_reader.read(tmp_path) is not None
     assert read(data.replace(b"\n", b"\r\n"), tmp_path) is not None, "an editor's line ends"
 
 

@@ -11,7 +11,7 @@ import pytest
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import recorded_space
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.events import TrialReported
 from sweeps.study.journal import JournalReader
 from tests.dashboard.sweep_folders import sweep_folder
@@ -23,10 +23,10 @@ def folder(tmp_path: Path) -> Any:
 
 
 def test_a_reader_sees_what_a_new_reading_sees(folder: Any) -> None:
-    reader = record.RecordReader(folder)
+    reader = record_reader.RecordReader(folder)
     first = reader.read()
     assert first is not None
-    assert first == record.read(folder)
+    assert first == record_reader.read(folder)
     loop = SearchLoop.open(folder, recorded_space(folder))
     trial = loop.ask()
     assert trial is not None
@@ -36,7 +36,7 @@ def test_a_reader_sees_what_a_new_reading_sees(folder: Any) -> None:
         loop.store.end(number, State.COMPLETE)
     second = reader.read()
     assert second is not None
-    assert second == record.read(folder) != first and len(second.trials) == 9
+    assert second == record_reader.read(folder) != first and len(second.trials) == 9
     assert all(a is b for a, b in zip(first.trials[:6], second.trials, strict=False))
     shutil.copy(folder / "study.journal", folder / "new")
     (folder / "new").replace(folder / "study.journal")  # as `sweeps repair` does
@@ -55,7 +55,7 @@ def test_a_reader_reads_each_line_once(folder: Any, monkeypatch: pytest.MonkeyPa
         return iter(records)
 
     monkeypatch.setattr(JournalReader, "read_logs", counted)
-    reader = record.RecordReader(folder)
+    reader = record_reader.RecordReader(folder)
     for _ in range(3):
         reader.read()
     assert len(seen) == len((folder / "study.journal").read_text().splitlines())

@@ -22,7 +22,7 @@ from sweeps.core.text.secrets import without_password
 from sweeps.search import optuna_asker
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.python.saved_space import save_space
-from sweeps.study import record, storage
+from sweeps.study import record_reader, storage
 from sweeps.study.journal import Journal
 from sweeps.study.study_store import StudyStore
 from tests.commands import command, space_of
@@ -85,10 +85,10 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
         PASSWORD not in (folder / "origin.json").read_text()
         and not (folder / "study.journal").exists()
     )
-    shown = record.read(folder)
+    shown = record_reader.read(folder)
     assert shown is not None and len(shown.trials) == 6
     other = folder_in(space, tmp_path / "other", fresh_url)
-    assert record.read(other) is None and SearchLoop.open(other, space).to_run == 6, (
+    assert record_reader.read(other) is None and SearchLoop.open(other, space).to_run == 6, (
         "a sweep has a study of its own"
     )
 

@@ -17,7 +17,7 @@ from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.text.secrets import remember
 from sweeps.core.trial import Checkpoint, Report, State, Trial
 from sweeps.search.search_loop import SearchLoop
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.event_records import state_of
 from sweeps.study.events import TrialReported
 from sweeps.study.journal import cut_torn_tail
@@ -70,7 +70,7 @@ def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(
     make_space: Any, tmp_path: Path
 ) -> None:
     fill(SearchLoop.open(tmp_path, make_space(BODY)), 1)
-    study = record.copy_study(tmp_path)
+    study = record_reader.copy_study(tmp_path)
     objectives = Objectives.from_json(study.user_attrs["judged"])
     (trial,) = study.get_trials(deepcopy=False)
     trial.user_attrs["events.0"]["events"][0]["trial"]["id"] = "../<a href=//e>"
@@ -89,7 +89,7 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(
     )
     final = {"valid-auc": 0.75, "train-auc": math.nan}
     result = loop.store.end(trial.number, state, final=final).result
-    study = record.read(tmp_path)
+    study = record_reader.read(tmp_path)
     assert study is not None
     kept = study.trials[0]
     expected = final if state is State.COMPLETE else {}

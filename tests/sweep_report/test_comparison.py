@@ -11,7 +11,7 @@ from sweeps.core.trial import State
 from sweeps.space import Space, load
 from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
 from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance

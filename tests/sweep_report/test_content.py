@@ -13,7 +13,7 @@ from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.sweep_report import content as reports
 from sweeps.sweep_report.content import report
 from sweeps.sweep_report.report_sections import duration, number

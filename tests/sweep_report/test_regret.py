@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.study.states import TrialState
 from sweeps.sweep_report.regret import Moment, best_result, pauses_of, progress_of, steps_of
 from tests.study.trial_states import known_trial

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import State
 from sweeps.stored.sweep_summary import SweepSummary
-from sweeps.study.record import Record
+from sweeps.study.record_reader import Record
 from sweeps.terminal.trial_table import trials_csv
 from tests.commands import invoke
 from tests.controller.test_sweep_lookup import recorded_sweep

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.runs.mlflow_summary import sweep_started
-from sweeps.study import record
+from sweeps.study import record_reader
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import TrackerHub
 from sweeps.tracking.jsonl import JsonLinesTracker
@@ -25,7 +25,7 @@ def lines_in(folder: Any) -> list[dict[str, Any]]:
 
 def check(folder: Any) -> None:
     """Every report and every end of the study is in the file once, and nothing else."""
-    study, lines = record.read(folder), lines_in(folder)
+    study, lines = record_reader.read(folder), lines_in(folder)
     assert study is not None
     reports = [
         (line["trial"], line["step"], line["metrics"]["loss"])

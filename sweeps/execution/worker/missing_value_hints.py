@@ -36,7 +36,7 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
     if not missing:
         return None
     # Each worker imports this module, and `sweeps.space` takes long to import.
-    from sweeps.space.parse.synonyms import (
+    from sweeps.space.parse.key_suggestions import (
         UNSEEN,
     )
 

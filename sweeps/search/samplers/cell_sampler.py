@@ -19,7 +19,7 @@ from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.search.plugins import build_sampler
 from sweeps.space import Space
 from sweeps.space.model.conditions import Key
-from sweeps.study.record import repeat_of
+from sweeps.study.record_reader import repeat_of
 from sweeps.study.trial_building import seed_of
 
 from .configuration_view import ByConfiguration

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.space.sections.search_models import Repeats
 from sweeps.study.event_records import is_given
-from sweeps.study.record import repeat_of
+from sweeps.study.record_reader import repeat_of
 from sweeps.study.repeats import AGGREGATES
 
 

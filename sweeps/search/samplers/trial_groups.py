@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.space.model.conditions import Key
 from sweeps.space.sections.search_models import Repeats
-from sweeps.study.record import paused_at, repeat_of, steps_of
+from sweeps.study.record_reader import paused_at, repeat_of, steps_of
 
 from .configuration_view import merge_repeats
 

@@ -29,10 +29,10 @@ from sweeps.space.schema.parameter_schema import Fragment
 from sweeps.space.yaml.scalars import Scalar, scalar_hint
 
 from .foreign_syntax import translate_call, translate_mapping
+from .key_suggestions import our_name
 from .nodes import INVALID, Node, Problems
 from .option_labels import canonical, option_keys
 from .parameter_checks import value_problems
-from .synonyms import our_name
 from .when_parser import WhenParser
 
 Read = Callable[[Node], Template]

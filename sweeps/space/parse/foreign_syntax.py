@@ -10,8 +10,8 @@ from sweeps.core.json_values import is_number
 from sweeps.space.model.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.yaml.scalars import scalar
 
+from .key_suggestions import normalized, our_name
 from .nodes import Node
-from .synonyms import normalized, our_name
 
 # Maps each key of distributions in other tools to its meaning.
 _KEYS: Mapping[str, str] = {

@@ -17,10 +17,10 @@ from sweeps.space.python.passed_space import PLACE, read_passed
 from sweeps.space.python.table_overrides import ROWS, overrides_of
 from sweeps.space.yaml.yaml12 import parse, read_text
 
+from .key_suggestions import foreign_file
 from .nodes import Node, Problems, located
 from .space_source import SpaceSource, overridden_tree
 from .space_validator import SpaceValidator
-from .synonyms import foreign_file
 from .top_level_keys import TOP
 from .variable_values import Variables, remember_secrets, replace_variables
 

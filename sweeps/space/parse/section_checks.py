@@ -16,9 +16,9 @@ from sweeps.space.sections.data_models import FOLD_FORMS, SPLIT_FORMS, DataKeys
 from sweeps.space.sections.search_models import Objective
 from sweeps.space.sections.trainer_models import LoopKeys
 
+from .key_suggestions import our_name, suggest
 from .nodes import Node
 from .parameter_checks import mismatch
-from .synonyms import our_name, suggest
 
 T = TypeVar("T")
 # Instructions for a missing required key, by section and key.

@@ -11,9 +11,9 @@ from sweeps.space.sections.search_models import BundleKeys, Checkpoints, Limits,
 from sweeps.space.sections.search_sections import scheduler_keys
 from sweeps.space.sections.trainer_models import RuntimeEnv
 
+from .key_suggestions import our_name, suggest
 from .nodes import Node
 from .section_checks import key_names, report_domains
-from .synonyms import our_name, suggest
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {

@@ -10,9 +10,9 @@ from sweeps.space.model.domains import Dimension
 from sweeps.space.model.step_names import BUILTIN_STEPS, NONE, Step, required_parameters
 from sweeps.space.model.templates import Chain, Template
 from sweeps.space.parse.dimension_parser import DimensionParser
+from sweeps.space.parse.key_suggestions import our_name, suggest
 from sweeps.space.parse.nodes import INVALID, Mark, Node
 from sweeps.space.parse.parameter_checks import value_problems
-from sweeps.space.parse.synonyms import our_name, suggest
 from sweeps.space.yaml.scalars import Scalar
 
 

@@ -16,9 +16,9 @@ from sweeps.core.best_step import COMPARISONS, Constraint
 from sweeps.core.plugins import plugin_registry
 from sweeps.core.resources import COSTS
 from sweeps.core.text.suggestions import did_you_mean
+from sweeps.space.parse.key_suggestions import suggest
 from sweeps.space.parse.nodes import Node
 from sweeps.space.parse.section_checks import check, report_domains, wrong_name
-from sweeps.space.parse.synonyms import suggest
 from sweeps.space.parse.when_parser import comparison_of
 from sweeps.space.schema.parameter_schema import rule_of
 from sweeps.space.yaml.scalars import Scalar

@@ -11,9 +11,9 @@ from sweeps.core.text.suggestions import closest, did_you_mean
 from sweeps.space.model.domains import RULES
 from sweeps.space.model.templates import Sections, Template
 from sweeps.space.parse.dimension_parser import Read
+from sweeps.space.parse.key_suggestions import suggest
 from sweeps.space.parse.nodes import INVALID, Node, Problems
 from sweeps.space.parse.parameter_checks import mismatch
-from sweeps.space.parse.synonyms import suggest
 from sweeps.space.schema.parameter_schema import Fragment, allows
 from sweeps.space.yaml.scalars import Scalar
 

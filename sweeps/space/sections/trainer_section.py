@@ -12,10 +12,10 @@ from sweeps.core.installed_package import extras, install
 from sweeps.core.plugins import references
 from sweeps.core.plugins.library_code import is_library_file
 from sweeps.core.text.suggestions import did_you_mean
+from sweeps.space.parse.key_suggestions import suggest
 from sweeps.space.parse.nodes import Node, Problems
 from sweeps.space.parse.parameter_checks import mismatch
 from sweeps.space.parse.section_checks import check, key_names, report_domains
-from sweeps.space.parse.synonyms import suggest
 from sweeps.space.schema.parameter_schema import (
     COMMAND_FORMAT,
     PACKAGE_FORMAT,

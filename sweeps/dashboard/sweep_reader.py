@@ -14,7 +14,7 @@ from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.space.python.saved_space import recorded_space
 from sweeps.stored.sweep_summary import SweepSummary, summarize
-from sweeps.study import record, storage
+from sweeps.study import record_reader, storage
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure
 from sweeps.sweep_report.plot_data import PlotData, plot_data
@@ -46,7 +46,7 @@ class Snapshot:
 
     version: str
     summary: SweepSummary
-    study: record.Record | None
+    study: record_reader.Record | None
     data: PlotData | None
     problem: str = ""
 
@@ -63,7 +63,7 @@ class SweepReader:
         self.folder = folder
         self._clock = clock
         self._lock = threading.Lock()
-        self._record = record.RecordReader(folder)
+        self._record = record_reader.RecordReader(folder)
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
         self._version = ""
@@ -144,7 +144,7 @@ class SweepReader:
         self._next = min(max(self._next, end) + rest, end + MAX_REST)
 
 
-def read(reader: record.RecordReader, version: str) -> Snapshot:
+def read(reader: record_reader.RecordReader, version: str) -> Snapshot:
     """Read a sweep's folder.
 
     Args:

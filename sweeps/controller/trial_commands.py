@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 MAX_POOL_DEATHS = 10
 
 
-class TrialLifecycle:
+class TrialCommands:
     """Carries out commands about trials.
 
     Args:
