@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sweeps.core.errors import InputError, Problem, first_line
+from sweeps.data.columns.column_types import infer_types
 from sweeps.data.columns.column_values import InvalidColumnValue
-from sweeps.data.columns.tables import infer_types
 from sweeps.data.sources.data_files import SUFFIXES, SourceFiles, file_format
 from sweeps.data.sources.file_blocks import read_blocks
 from sweeps.data.sources.schema_probe import probe_schema

@@ -29,8 +29,8 @@ from sweeps.core.files.atomic_files import staged
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.label_columns import Classes, Label
 
+from .columns.column_types import extension_name
 from .columns.column_values import json_scalar
-from .columns.tables import extension_name
 from .preprocessing import step_files
 from .preprocessing.fit import data_key, label_values
 from .preprocessing.fitted_chain import FittedChain

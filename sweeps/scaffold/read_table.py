@@ -18,10 +18,10 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import LabelValue
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.data.checks.label_checks import drop_unlabeled, infer_task
+from sweeps.data.columns.column_types import is_text
 from sweeps.data.columns.missing import Profile, profile_columns
 from sweeps.data.columns.parse import parse_texts
 from sweeps.data.columns.parsed_columns import read_rows
-from sweeps.data.columns.tables import is_text
 from sweeps.data.sources import ingest, schema_probe
 from sweeps.data.sources.data_files import Source, find_files
 from sweeps.data.summary.data_summary import DataSummary, Finding

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
+from sweeps.data.columns.column_types import ALWAYS_MISSING, infer_types
 from sweeps.data.columns.hashing import fingerprint
 from sweeps.data.columns.missing import WORDS
-from sweeps.data.columns.tables import ALWAYS_MISSING, canonical_table, infer_types, split_equally
+from sweeps.data.columns.tables import canonical_table, split_equally
 from sweeps.data.splits.split_tables import Splits, add_to_train
 
 

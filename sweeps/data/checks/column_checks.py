@@ -145,7 +145,7 @@ def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Proble
     Args:
         space: The search space.
         types: For each variant, the features that are no numbers and have no rule of `data.parse`,
-            with their types. See `tables.type_name`.
+            with their types. See `column_types.type_name`.
     """
     steps = [*steps_of(space.sections.get("preprocessor"))]
     unread = [

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
-from sweeps.data.columns.tables import is_numeric
+from sweeps.data.columns.column_types import is_numeric
 
 if TYPE_CHECKING:
     from sweeps.data.columns.tables import Parts

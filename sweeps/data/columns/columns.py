@@ -17,7 +17,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.text.suggestions import did_you_mean
 
-from . import tables
+from .column_types import is_number_or_boolean, is_text
 from .column_values import (
     tensors_to_arrays,
     to_booleans,
@@ -60,7 +60,7 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
     kind = field.type
     if parse:
         return InputColumn(field.name, "number", "float64", parse)
-    if tables.is_number(kind):
+    if is_number_or_boolean(kind):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
         return InputColumn(field.name, "number", "float32" if narrow else "float64")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -70,7 +70,7 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
             "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]",
         )
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if tables.is_text(value):
+    if is_text(value):
         return InputColumn(field.name, "text", "str")
     return InputColumn(field.name, "other")
 

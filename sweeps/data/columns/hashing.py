@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from .tables import Parts, is_text
+from .column_types import is_text
+from .tables import Parts
 
 if TYPE_CHECKING:
     import pandas as pd

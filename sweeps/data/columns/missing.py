@@ -22,9 +22,8 @@ from sweeps.core.errors import Problem
 from sweeps.core.label_columns import LabelValue
 from sweeps.data.checks.label_checks import DROP_MISSING_LABEL, as_text
 
-from .tables import (
+from .column_types import (
     ALWAYS_MISSING,
-    Parts,
     has_codes,
     infer_type,
     is_numeric,
@@ -32,6 +31,7 @@ from .tables import (
     null_texts,
     string_array,
 )
+from .tables import Parts
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec

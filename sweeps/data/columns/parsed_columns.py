@@ -18,9 +18,10 @@ from sweeps.core.label_columns import Classes
 from sweeps.data.checks.named_columns import split_columns
 from sweeps.space import DataSpec
 
+from .column_types import is_numeric
 from .hashing import row_hashes
 from .missing import Markers, take_out
-from .tables import Parts, is_numeric
+from .tables import Parts
 from .unified_types import unify_types
 
 

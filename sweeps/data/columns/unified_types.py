@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 
-from .tables import describe_type
+from .column_types import describe_type
 
 if TYPE_CHECKING:
     from .tables import Parts

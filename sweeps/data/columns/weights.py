@@ -13,7 +13,7 @@ import pyarrow as pa
 from sweeps.core.errors import InputError, Problem
 from sweeps.space.sections.data_section import CLASS_WEIGHT_TASK
 
-from .tables import describe_type, is_numeric
+from .column_types import describe_type, is_numeric
 
 if TYPE_CHECKING:
     from sweeps.data.splits.folds import Folds

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.data.columns.tables import ALWAYS_MISSING
+from sweeps.data.columns.column_types import ALWAYS_MISSING
 
 from . import text_shape
 from .data_files import SourceFiles

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sweeps.data.columns.column_types import infer_types, is_text, type_name
 from sweeps.data.columns.missing import certain_texts
-from sweeps.data.columns.tables import canonical_table, infer_types, is_text, type_name
+from sweeps.data.columns.tables import canonical_table
 
 from .data_files import SourceFiles, file_format, reading
 from .file_blocks import COLUMN_BLOCK, read_blocks
@@ -26,8 +27,8 @@ _PROBE_ROWS = 10_000
 def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
     """Return the columns that are certain not to hold numbers, with their types.
 
-    `tables.type_name` names the types. Only the first rows are read. A column of texts is certain
-    if these rows have a text that is neither a number nor a marker of `data.missing`.
+    `column_types.type_name` names the types. Only the first rows are read. A column of texts is
+    certain if these rows have a text that is neither a number nor a marker of `data.missing`.
 
     Raises:
         InputError: The first file cannot be read.

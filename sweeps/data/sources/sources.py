@@ -21,12 +21,8 @@ from sweeps.core.errors import InputError
 from sweeps.core.plugins import references
 from sweeps.core.text import environment_variables
 from sweeps.core.text.suggestions import did_you_mean
-from sweeps.data.columns.tables import (
-    arrays_to_tensors,
-    canonical_table,
-    drop_index_names,
-    extension_name,
-)
+from sweeps.data.columns.column_types import extension_name
+from sweeps.data.columns.tables import arrays_to_tensors, canonical_table, drop_index_names
 from sweeps.loaders.lookup import relative_to
 
 from . import sklearn_datasets

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from sweeps.data.columns.column_types import ALWAYS_MISSING
 from sweeps.data.columns.missing import WORDS
-from sweeps.data.columns.tables import ALWAYS_MISSING
 from sweeps.space.sections.data_models import READ_DEFAULTS, ReadKeys
 from sweeps.space.yaml.yaml_writer import flow
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from sweeps.data.columns.column_types import is_text, parse_text
 from sweeps.data.columns.missing import WORDS, Markers, Profile, without_markers
-from sweeps.data.columns.tables import canonical_table, is_text, parse_text
+from sweeps.data.columns.tables import canonical_table
 from sweeps.data.columns.unified_types import unified_type
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sweeps.core.errors import first_line
+from sweeps.data.columns.column_types import is_text
 from sweeps.data.columns.hashing import fingerprint, hash_of
 from sweeps.data.columns.missing import Profile, profile_columns
-from sweeps.data.columns.tables import canonical_table, is_text
+from sweeps.data.columns.tables import canonical_table
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source, SourceFiles, find_files, raise_problem
 from sweeps.data.sources.schema_probe import probe_schemas

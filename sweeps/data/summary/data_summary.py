@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from sweeps.data.columns.tables import is_numeric, is_text
+from sweeps.data.columns.column_types import is_numeric, is_text
 
 # A table with more rows is summarised from a sample of this many rows. A sample has at most this
 # many values, but at least 1,000 rows.

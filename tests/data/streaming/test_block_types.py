@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
+from sweeps.data.columns.column_types import infer_types
 from sweeps.data.columns.missing import decide, profile_columns, take_out
-from sweeps.data.columns.tables import canonical_table, infer_types
+from sweeps.data.columns.tables import canonical_table
 from sweeps.data.streaming.block_types import Convert, merge_profiles, unify_schemas
 from sweeps.space.sections.data_models import DataSpec
 
