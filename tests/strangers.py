@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # `nobody` may not be able to read Python's library
 import http.client
 import json
 import os

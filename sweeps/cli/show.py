@@ -166,26 +166,16 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @click.option(
     "--sweep", metavar="NAME", help="Show this sweep first.  [default: the list of all sweeps]"
 )
-@click.option(
-    "--no-mlflow",
-    "mlflow",
-    flag_value=False,
-    default=True,
-    help="Do not show MLflow's web interface.",
-)
-@options.tracking_uri("$MLFLOW_TRACKING_URI, else SQLite in --dir")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser.
 
-    MLflow's web interface is behind the page. Ctrl-C ends it.
+    Ctrl-C ends it.
     """
     from sweeps.dashboard.dashboard_server import PageOptions, serve
     from sweeps.serving.access import token_of
 
     if not given["needs_token"] and (token is not None or token_file is not None):
         raise click.UsageError("--no-token cannot be used with --token or --token-file")
-    if not given["mlflow"] and given["tracking_uri"] is not None:
-        raise click.UsageError("--tracking-uri cannot be used with --no-mlflow")
     chosen = token_of(token, token_file) if given["needs_token"] else None
     serve(root, PageOptions(token=chosen, **given), click.echo)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import threading
 from collections import deque
@@ -23,7 +24,6 @@ from fastapi.responses import (
     FileResponse,
     HTMLResponse,
     JSONResponse,
-    RedirectResponse,
     StreamingResponse,
 )
 from fastapi.staticfiles import StaticFiles
@@ -35,6 +35,7 @@ from sweeps.controller.commands import Answer, CommandError, parse
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.files.folder_lock import is_driven
 from sweeps.core.files.sweep_folder import is_sweep
+from sweeps.core.text.secrets import without_password
 from sweeps.core.text.texts import count_states, value_text
 from sweeps.serving.access import Access, AllowedHosts, TokenGuard
 from sweeps.space.model.domains import short_names
@@ -46,10 +47,9 @@ from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import dotted_rows
 from sweeps.sweep_report.plots import FIGURES
 from sweeps.sweep_report.traces import TITLES
+from sweeps.tracking.mlflow.mlflow_tracker import default_uri
 
 from . import page_content
-from .mlflow_pages import PATH, MlflowPages
-from .mlflow_pages import POLICY as MLFLOW_POLICY
 from .sweep_reader import SweepReader
 
 STATIC = Path(__file__).parent / "static"
@@ -79,6 +79,11 @@ POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
 COMMAND_HEADER = "x-sweeps"
 READ_ONLY = (
     "this server takes no commands, because other machines can reach it and it has no token; "
@@ -95,14 +100,12 @@ class Dashboard:
         may_command: True if the server accepts commands.
 
     Attributes:
-        mlflow: Address of MLflow's web interface; "" until another thread has found it.
         ended: True as soon as the server shuts down, which ends the streams of events.
     """
 
     def __init__(self, root: Path, may_command: bool):
         self.root = root
         self.may_command = may_command
-        self.mlflow = ""
         self.ended = False
         self._readers: dict[str, SweepReader] = {}
         self._lock = threading.Lock()
@@ -135,8 +138,13 @@ class Dashboard:
                 problems.append(f"{name}: {e}")
         summaries.sort(key=lambda summary: summary.began, reverse=True)
         problems += [str(problem) for summary in summaries for problem in summary.problems]
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(self.root)
         return render(
-            "list.html", root=self.root, sweeps=summaries, problems=problems, mlflow=self.mlflow
+            "list.html",
+            root=self.root,
+            sweeps=summaries,
+            problems=problems,
+            mlflow=without_password(uri),
         )
 
     def sweep(self, sweep: str, query: Annotated[page_content.TableQuery, Query()]) -> HTMLResponse:
@@ -284,14 +292,13 @@ def read_log(folder: Path, trial: str) -> tuple[str, str]:
     return "\n".join(CONTROL.sub("", line) for line in lines), note
 
 
-def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = None) -> ASGIApp:
+def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
     """Return the application.
 
     Args:
         dashboard: The endpoints.
         access: The allowed hosts and the token. The files of the page need no token, because they
             contain no data.
-        mlflow: MLflow's web interface; None to leave it out.
     """
     data = FastAPI(openapi_url=None)
     data.get("/sweeps")(dashboard.sweeps)
@@ -310,34 +317,27 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
     files.mount("/page", StaticFiles(directory=STATIC))
 
     app = FastAPI(openapi_url=None)
-    app.mount("/api", WithPolicy(TokenGuard(data, access), POLICY))
-    if mlflow is not None:
-        app.get(f"/{PATH}")(lambda: RedirectResponse(f"{PATH}/"))
-        app.mount(f"/{PATH}", WithPolicy(mlflow, MLFLOW_POLICY))
-    app.mount("/", WithPolicy(files, POLICY))
+    app.mount("/api", TokenGuard(data, access))
+    app.mount("/", files)
+    app.add_middleware(SafeHeaders)
     app.add_middleware(GZipMiddleware, minimum_size=2000)
     if access.hosts:
         app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
     return app
 
 
-class WithPolicy:
+class SafeHeaders:
     """ASGI middleware that adds a content security policy and other headers to every answer."""
 
-    def __init__(self, app: ASGIApp, policy: str):
+    def __init__(self, app: ASGIApp):
         self.app = app
-        self.headers = [
-            (b"content-security-policy", policy.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
-        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *self.headers]
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
 
         await self.app(scope, receive, with_headers)

@@ -1,15 +1,12 @@
-"""`sweeps ui`: serve the page, with MLflow behind it, until SIGTERM or Ctrl-C."""
+"""`sweeps ui`: serve the page until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
 import html
-import os
 import secrets
 import signal
 import tempfile
-import threading
-import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,16 +15,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sweeps.core.errors import InputError, first_line
-from sweeps.core.host import logging_setup
-from sweeps.core.text.secrets import without_password
+from sweeps.core.errors import InputError
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.prediction_server import listening, url_of, warn_if_open
-from sweeps.tracking.mlflow.mlflow_tracker import default_uri
-from sweeps.tracking.mlflow.uris import check_uri
-
-from . import mlflow_pages
-from .mlflow_pages import PATH, MlflowPages
 
 if TYPE_CHECKING:
     import uvicorn
@@ -52,8 +42,6 @@ class PageOptions:
             requests under its own name with the address of this machine (DNS rebinding).
         token: The token that requests must have; None for a new one.
         needs_token: False for a page without a token.
-        mlflow: True to show MLflow's web interface.
-        tracking_uri: MLflow's tracking URI; None for the default.
         sweep: The sweep to show first; None for the list of all sweeps.
         open_browser: True to open the page in a browser.
     """
@@ -63,8 +51,6 @@ class PageOptions:
     allowed_hosts: str | None = None
     token: str | None = None
     needs_token: bool = True
-    mlflow: bool = True
-    tracking_uri: str | None = None
     sweep: str | None = None
     open_browser: bool = False
 
@@ -84,7 +70,8 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
 
     from .dashboard_app import Dashboard, make_app
 
-    _check(root, options)
+    if root.exists() and not root.is_dir():
+        raise InputError("--dir", f"{root} is not a folder")
     root = root.resolve()
     shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
     is_open = open_to_others(options.host)
@@ -93,13 +80,11 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         token = secrets.token_urlsafe(24)
     access = _access_of(options, token)
     dashboard = Dashboard(root, may_command=token is not None or not is_open)
-    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
-    pages = _mlflow_pages(dashboard, access, uri) if options.mlflow else None
     with listening(options.host, options.port) as listener:
         warn_if_open(options.host, access, say)
         if not dashboard.may_command:
-            say("so the page takes no commands, and does not show MLflow")
-        server = _server(make_app(dashboard, access, pages), dashboard, say)
+            say("so the page takes no commands")
+        server = _server(make_app(dashboard, access), dashboard, say)
         url = url_of(options.host, listener.getsockname()[1])
         with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
         # A token that the user has chosen is not printed.
@@ -110,10 +95,6 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
                 f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` "
                 "creates it"
             )
-        if pages is not None:
-            loading = (root, pages, uri, f"{url}/{PATH}/", say)
-            # A daemon, because the import of MLflow cannot be interrupted.
-            threading.Thread(target=_load_mlflow, args=loading, daemon=True).start()
         # uvicorn raises the signal again when it ends, and then these handlers do nothing.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, server.handle_exit)
@@ -122,31 +103,12 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
             server.run([listener])
 
 
-def _check(root: Path, options: PageOptions) -> None:
-    """Raise InputError if the root is not a folder, or MLflow's tracking URI is invalid."""
-    if root.exists() and not root.is_dir():
-        raise InputError("--dir", f"{root} is not a folder")
-    if options.tracking_uri is not None:
-        check_uri(options.tracking_uri, "--tracking-uri")
-
-
 def _access_of(options: PageOptions, token: str | None) -> Access:
     """Return who may use the page: requests with the token, and with an allowed Host header."""
     access = Access.of(options.allowed_hosts, token)
     if access.hosts or open_to_others(options.host):
         return access
     return Access((*LOOPBACK, options.host.lower()), access.digest)
-
-
-def _mlflow_pages(dashboard: Dashboard, access: Access, uri: str) -> MlflowPages | None:
-    """Tell the page where MLflow is. Return MLflow's pages if this process shows them."""
-    if uri.startswith(("http://", "https://")):
-        dashboard.mlflow = without_password(uri)
-        return None
-    if access.digest is None:  # without a token, MLflow is not shown
-        return None
-    dashboard.mlflow = f"{PATH}/"
-    return MlflowPages(access)
 
 
 @contextlib.contextmanager
@@ -186,21 +148,3 @@ def _server(app: ASGIApp, dashboard: Dashboard, say: Callable[[str], None]) -> u
             timeout_graceful_shutdown=END_SECONDS,
         )
     )
-
-
-def _load_mlflow(
-    root: Path, pages: MlflowPages, uri: str, address: str, say: Callable[[str], None]
-) -> None:
-    """Load MLflow's pages as soon as there is a database."""
-    logging_setup.set_environment()  # before MLflow is imported
-    is_own = uri == default_uri(root)
-    while is_own and not (root / "mlflow.db").is_file():
-        pages.state = "MLflow has recorded no sweep in this folder yet."
-        time.sleep(1.0)
-    pages.state = "MLflow is starting."
-    try:
-        pages.app = mlflow_pages.load(root, uri, is_own)
-        say(f"MLflow's web interface is at {address}")
-    except Exception as e:  # MLflow's stores let errors of their libraries pass
-        pages.state = f"MLflow's web interface does not run: {first_line(e)}"
-        say(pages.state)

@@ -5,7 +5,6 @@ machine.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -78,24 +77,16 @@ def is_local(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def page_server(root: Path, mlflow: bool = False) -> Iterator[str]:
-    """Run `sweeps ui` for the sweeps in `root`, and yield the address of the page.
-
-    Args:
-        root: Root folder of the sweeps.
-        mlflow: True to show MLflow's web interface. The address then has the token.
-    """
+def page_server(root: Path) -> Iterator[str]:
+    """Run `sweeps ui --no-token` for the sweeps in `root`, and yield the address of the page."""
     typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0"]
-    if not mlflow:
-        typed += ["--no-mlflow", "--no-token"]
-    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    typed.append("--no-token")
     said = root / "said"
-    ready = "MLflow's web interface" if mlflow else "Ctrl-C"
     with said.open("w") as log:
-        ui = subprocess.Popen(typed, cwd=REPO, env=env, stdout=log, stderr=log)
+        ui = subprocess.Popen(typed, cwd=REPO, stdout=log, stderr=log)
     try:
-        wait_until(lambda: ready in said.read_text() or ui.poll() is not None, 90, ready)
-        url = re.search(r"http://127.0.0.1:\d+(/\?token=[\w-]+)?", said.read_text())
+        wait_until(lambda: "Ctrl-C" in said.read_text() or ui.poll() is not None, 90, "the page")
+        url = re.search(r"http://127.0.0.1:\d+", said.read_text())
         assert url is not None, said.read_text()
         yield url[0]
     finally:

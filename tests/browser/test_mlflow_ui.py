@@ -1,4 +1,4 @@
-"""MLflow's pages of a sweep in a headless Chromium, behind the token of the page of `sweeps ui`.
+"""MLflow's pages of a sweep in a headless Chromium.
 
 MLflow's pages alone read the description of a run, so nothing but a browser can tell that its links
 are right.
@@ -14,9 +14,10 @@ import pytest
 from sweeps.core.trial import Result, State
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
-from tests.browser.conftest import page_server
+from tests import mlflow_server
 from tests.dashboard.sweep_folders import sweep_folder
 from tests.tracking.tracker_events import START, begin, end, sweep_result, sweep_started, trial
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -27,7 +28,7 @@ REPORT = "# sweep-1\n\n**loss 0.1**: trial 0001\n\n## Space file"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Serve the page and MLflow's pages of a recorded sweep. Yield the address and the token."""
+    """Serve MLflow's pages of a recorded sweep. Yield the address and the tracker."""
     root = tmp_path_factory.mktemp("sweeps-runs") / "runs"
     sweep_folder(root, 3)
     tracker = MlflowTracker(Destination(default_uri(root), root, "made", "sweep-1", START))
@@ -38,23 +39,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     tracker.handle(ArtifactSaved(START, "report.html", "<h1>The report</h1>"))
     tracker.handle(SweepEnded(START + 200, sweep_result(root), trial(1), REPORT))
     assert tracker.close() and tracker.error is None
-    with page_server(root, mlflow=True) as url:
-        address, token = url.split("/?token=")
-        yield address, token, tracker
+    port = mlflow_server.free_port()
+    server = mlflow_server.start(root, port, default_uri(root))
+    try:
+        wait_until(lambda: mlflow_server.listens(port), 90, "MLflow's server listens")
+        yield f"http://127.0.0.1:{port}", tracker
+    finally:
+        mlflow_server.end(server)
 
 
 def test_the_page_of_a_sweep_leads_to_its_trials_and_its_report(served: Any, browser: Any) -> None:
-    address, token, tracker = served
+    address, tracker = served
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     context.add_init_script(SEEN)
     page = context.new_page()
-    # A browser without a session is sent to the page, which asks for the token.
     run = f"experiments/{tracker.writer.experiment_id}/runs/{tracker.parent}"
-    page.goto(f"{address}/mlflow/#/{run}")
-    page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Continue").click()
+    page.goto(f"{address}/#/{run}")
     page.wait_for_selector("text=Report with figures")
-    assert f"/mlflow/#/{run}" in page.url and "trial 0001" in page.inner_text("body")
+    assert "trial 0001" in page.inner_text("body")
     with page.expect_popup() as opened:
         page.get_by_role("link", name="Report with figures").click()
     opened.value.frame_locator("iframe").locator("text=The report").wait_for()

@@ -69,6 +69,15 @@ def test_the_start_page_lists_the_sweeps(root: Any) -> None:
     assert "no sweeps yet" in client(root / "none").get("/api/sweeps").text
 
 
+def test_the_start_page_leads_to_mlflow(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    command = f"mlflow server --backend-store-uri sqlite:///{root / 'mlflow.db'}"
+    assert command in html.unescape(client(root).get("/api/sweeps").text)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.org/x")
+    listed = client(root).get("/api/sweeps").text
+    assert 'href="https://me@mlflow.example.org/x"' in listed and "secret" not in listed
+
+
 def test_a_sweep_has_a_table_of_its_trials(root: Any) -> None:
     shown = client(root).get(AT).text
     labels = re.findall(r'<button type="button" data-set="sort[^>]*>(.*?)</button>', shown)

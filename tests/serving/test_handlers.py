@@ -25,7 +25,7 @@ def test_handlers_of_other_loggers_stay_open(
     make_server(make_app(served.bundle()), RequestLimits())
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, listeners: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    dashboard_server.serve(tmp_path, PageOptions(port=0, mlflow=False), lambda text: None)
+    dashboard_server.serve(tmp_path, PageOptions(port=0), lambda text: None)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 

@@ -116,7 +116,6 @@ dialog.addEventListener("close", () => {
 
 // The part of the address after `#`, decoded. A part that is not encoded well is taken as it is.
 function addressed() {
-  if (Server.isLeaving) return [""];
   return location.hash.slice(1).split("/").map(part => { try { return decodeURIComponent(part); } catch { return part; } });
 }
 

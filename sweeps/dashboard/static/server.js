@@ -21,13 +21,6 @@ const Server = (() => {
     });
   }
 
-  // MLflow's pages send no token, so they need a session.
-  let session = null;
-  function openMlflow(authorization) {
-    session = fetch("mlflow/session", {method: "POST", headers: {authorization}});
-    if (given.get("next") === "mlflow") session.then(() => location.replace(`mlflow/${location.hash}`));
-  }
-
   let asking = null;
   async function request(path, options = {}) {
     const headers = {...options.headers, ...(stored() ? {authorization: `Bearer ${stored()}`} : {})};
@@ -38,7 +31,6 @@ const Server = (() => {
       return request(path, options);
     }
     if (!answer.ok) throw Object.assign(new Error(await reason(answer)), {status: answer.status});
-    if (!session && headers.authorization) openMlflow(headers.authorization);
     return answer;
   }
 
@@ -87,6 +79,5 @@ const Server = (() => {
     }
   }
 
-  const isLeaving = given.get("next") === "mlflow"; // the part of the address after `#` is for MLflow's pages
-  return {json, fragment, address, command, listen, isLeaving};
+  return {json, fragment, address, command, listen};
 })();
