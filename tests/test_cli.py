@@ -105,6 +105,20 @@ def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model() -> None:
     assert f"bundle  /runs/x-1/bundle ({facts})" in lines
 
 
+def test_a_stored_result_keeps_keys_that_it_does_not_know(tmp_path: Path) -> None:
+    best = best_of(result()) | {"later": 3}
+    (tmp_path / "result.json").write_text(result(best=best).as_text())
+    stored = read_result(tmp_path)
+    assert stored is not None and best_of(stored)["later"] == 3
+
+
+def test_the_folder_of_a_sweep_is_no_bundle(tmp_path: Path) -> None:
+    content = result().to_json() | {"bundle": "", "checkpoint": ""}
+    (tmp_path / "result.json").write_text(json.dumps(content))
+    stored = read_result(tmp_path)
+    assert stored is not None and stored.bundle is None and stored.checkpoint is None
+
+
 @pytest.mark.parametrize("key", ["bytes", "rows_per_second"])
 def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(tmp_path: Path, key: str) -> None:
     shown = result(best=best_of(result()) | {key: "many"})

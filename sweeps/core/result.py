@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, Field, GetPydanticSchema
+from pydantic import AfterValidator, Field, GetPydanticSchema, with_config
 from typing_extensions import TypedDict
 
 from .json_values import Count, FiniteNumber, PrintablePath, PrintableText, Workers
@@ -56,6 +56,7 @@ class _Scaling(TypedDict):
     resources_per_worker: dict[str, FiniteNumber]
 
 
+@with_config(extra="allow")
 class _Best(TypedDict):
     trial: Annotated[str, Field(pattern="^[0-9]{4,9}$")]
     value: FiniteNumber | None
@@ -84,6 +85,7 @@ def _check_front(front: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...
     return front
 
 
+@with_config(extra="allow")
 class _Mlflow(TypedDict, total=False):
     tracking_uri: PrintableText
     experiment: PrintableText | None

@@ -29,7 +29,7 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
     Args:
         space: The search space. The trainer's default configuration is tried only if there is a
             portfolio, which takes at most a third of `limits.max_trials`.
-        earlier: The keys that `earlier_sweeps.starting_points` returns.
+        earlier: The keys that `warm_start.starting_points` returns.
     """
     search = space.search
     points: list[Keys] = [point.keys for point in search.initial_points if point.values is None]

@@ -38,8 +38,9 @@ def read_result(folder: Path) -> SweepResult | None:
 
 def _in_folder(folder: Path, place: Path | None) -> Path | None:
     """Return the file in the current folder that has the name of a recorded one; None if none."""
-    moved = None if place is None else folder / place.name
-    return moved if moved is not None and moved.exists() else None
+    if place is None or not place.name or not (folder / place.name).exists():
+        return None
+    return folder / place.name
 
 
 def result_error(folder: Path) -> str | None:

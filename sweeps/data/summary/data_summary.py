@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,12 @@ class DataSummary:
         Raises:
             ValueError: The data is not a summary.
         """
-        return TypeAdapter(cls).validate_python(stored)
+        return _adapter().validate_python(stored)
+
+
+@cache
+def _adapter() -> TypeAdapter[DataSummary]:
+    return TypeAdapter(DataSummary)
 
 
 def sample_rows(table: pa.Table, most: int, seed: int) -> pa.Table:

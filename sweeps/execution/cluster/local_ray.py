@@ -63,7 +63,7 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
     Args:
         folder: The sweep's folder.
         cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see
-            `cluster.RayConnection`.
+            `ray_cluster.RayConnection`.
         runtime_env: Runtime environment for `ray.init`; None for no runtime environment.
 
     Raises:

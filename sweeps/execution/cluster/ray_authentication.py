@@ -55,7 +55,7 @@ def prepare_authentication(address: str) -> None:
             _read_again()
             return
         if mode == "disabled" and answer != NEEDS_TOKEN:
-            return  # `cluster.join` reports the problem later.
+            return  # `ray_cluster.join` reports the problem later.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
     token = (
         "the token in RAY_AUTH_TOKEN"

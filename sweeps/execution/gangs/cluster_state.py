@@ -58,8 +58,9 @@ class Cluster:
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
         parked: Number of additional CPUs that Ray counts for idle workers (see
-            `cluster.RayConnection`), so that idle workers need not be closed. Busy workers and fits
-            together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
+            `ray_cluster.RayConnection`), so that idle workers need not be closed. Busy workers
+            and fits together use at most the CPUs of `nodes`. None if Ray was not started for the
+            sweep.
         limit: Largest amount of each limited resource that the sweep may hold on all nodes
             together.
     """

@@ -48,7 +48,7 @@ class CellSampler(BaseSampler):
 
     Attributes:
         starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see
-            `earlier_sweeps.starting_points`.
+            `warm_start.starting_points`.
     """
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):

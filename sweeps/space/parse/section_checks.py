@@ -154,9 +154,9 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     """Return the message about a word that is not one of the valid words.
 
     Args:
-        place: Dotted key of the word, such as `objective.goal`. If `synonyms.SUGGESTIONS` has an
-            entry for this key, and the user wrote the name that another tool uses, the message
-            suggests the name that sweeps uses.
+        place: Dotted key of the word, such as `objective.goal`. If `key_suggestions.SUGGESTIONS`
+            has an entry for this key, and the user wrote the name that another tool uses, the
+            message suggests the name that sweeps uses.
         node: The word in the space file.
         valid: The valid words.
     """

@@ -129,10 +129,6 @@ class _Converter:
                 f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and "
                 "`rerun` use this copy, even if you change your code later"
             )
-            note = (
-                f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and "
-                "`rerun` use this copy, even if you change your code later"
-            )
             self.notes = (note,)
         return dict(plain)
 
