@@ -121,9 +121,8 @@ class TorchTraining(NetworkSteps):
         if settings.compile:
             # code that was compiled for the networks of earlier trials counts against a limit
             torch.compiler.reset()
-            torch._inductor.config.compile_threads = (
-                1  # a pool of processes would not survive the trial
-            )
+            # a pool of processes would not survive the trial
+            torch._inductor.config.compile_threads = 1
             self.network.compile()
         self.model = self.ranks.distribute(self.network)
         arguments = {"lr": settings.lr} | dict(settings.optimizer_args or {})
@@ -181,7 +180,8 @@ class TorchTraining(NetworkSteps):
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which the network computes its outputs."""
         dtype = DTYPES.get(self.settings.precision)
-        return torch.autocast(self.ranks.device.type, dtype, enabled=dtype is not None)
+        device = self.ranks.device.type
+        return contextlib.nullcontext() if dtype is None else torch.autocast(device, dtype)
 
     def train_epoch(self) -> torch.Tensor:
         """Train on the rows of this rank once.

@@ -16,9 +16,16 @@ from sweeps.search.configurations import list_configurations, most_trials
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 
-from .cell_counts import ShapeCount, count_shapes, has_conditional_grid, trials_per_cell
-from .chain_counts import FitCount, count_fits, count_variants
 from .feasibility import PLENTY, find_infeasible_shapes
+from .plan_counts import (
+    FitCount,
+    ShapeCount,
+    count_fits,
+    count_shapes,
+    count_variants,
+    has_conditional_grid,
+    trials_per_cell,
+)
 from .steps import StepCount, count_steps
 
 if TYPE_CHECKING:

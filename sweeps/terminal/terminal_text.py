@@ -1,4 +1,4 @@
-"""Format the texts that commands print: a result, the list of sweeps, a sweep, and a trial."""
+"""Format parts of the texts that commands print: tables, pairs, sizes, ages and values."""
 
 from __future__ import annotations
 

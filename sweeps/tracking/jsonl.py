@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
@@ -12,10 +12,10 @@ from typing import TextIO
 from pydantic import JsonValue
 
 from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.core.result import to_json_value
+from sweeps.core.text.secrets import masked
 from sweeps.core.trial import State
 from sweeps.study import events
-
-from .tracked_values import json_value
 
 # Fields of `Result` that are written at the end of a trial.
 RESULT_FIELDS = (
@@ -156,3 +156,20 @@ def to_json(event: events.Event) -> dict[str, object]:
         case events.SweepEnded(result=ended):
             return {"result": ended.to_json() if ended is not None else None}
     return {}
+
+
+def json_value(content: Mapping[str, object]) -> dict[str, JsonValue]:
+    """Return a mapping as a JSON object.
+
+    NaN and infinity become null, secrets become `***`, and other objects become text.
+    """
+    values: dict[str, JsonValue] = json.loads(json.dumps(to_json_value(content), default=str))
+    return {masked(key): _mask(value) for key, value in values.items()}
+
+
+def _mask(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {masked(key): _mask(inner) for key, inner in value.items()}
+    return [_mask(inner) for inner in value] if isinstance(value, list) else value

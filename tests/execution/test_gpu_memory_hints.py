@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sweeps.core.host.exit_causes import exit_cause
-from sweeps.execution.worker.gpu_memory_hints import explain
+from sweeps.execution.worker.error_hints import gpu_memory_hint
 
 TORCH = torch.OutOfMemoryError(
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.19 GiB"
@@ -23,7 +23,7 @@ TEXTS = (
 
 @pytest.mark.parametrize("error", [TORCH, *map(RuntimeError, TEXTS)])
 def test_a_full_gpu_is_explained_in_one_line(error: Any) -> None:
-    said = explain(error)
+    said = gpu_memory_hint(error)
     assert (
         said is not None
         and "\n" not in said
@@ -35,7 +35,7 @@ def test_a_full_gpu_is_explained_in_one_line(error: Any) -> None:
     "error", [MemoryError("Unable to allocate 20 GiB"), RuntimeError("CUDA error: no device")]
 )
 def test_other_errors_are_left_as_they_are(error: Any) -> None:
-    assert explain(error) is None
+    assert gpu_memory_hint(error) is None
 
 
 def test_a_full_gpu_does_not_count_as_the_death_of_the_process() -> None:

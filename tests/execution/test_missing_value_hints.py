@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeps.execution.worker.missing_value_hints import explain
+from sweeps.execution.worker.error_hints import missing_values_hint
 from sweeps.space import Step
 
 NAN = ValueError("Input X contains NaN.\nLogisticRegression does not accept missing values")
@@ -22,7 +22,7 @@ def shard(frame: pd.DataFrame) -> SimpleNamespace:
 
 
 def test_an_unseen_category_is_named_with_the_encoder_that_takes_it() -> None:
-    said = explain(NAN, {"train": shard(CLEAN), "valid": shard(HOLES)}, ENCODED)
+    said = missing_values_hint(NAN, {"train": shard(CLEAN), "valid": shard(HOLES)}, ENCODED)
     assert said is not None and "\n" not in said and said.startswith("space.preprocessor: ")
     assert (
         "`plan` in valid" in said
@@ -34,12 +34,14 @@ def test_an_unseen_category_is_named_with_the_encoder_that_takes_it() -> None:
 
 @pytest.mark.parametrize("steps", [(), (Step("StandardScaler"),)])
 def test_other_missing_values_are_named_with_the_imputer(steps: Any) -> None:
-    said = explain(NAN, {"train": shard(HOLES)}, steps)
+    said = missing_values_hint(NAN, {"train": shard(HOLES)}, steps)
     assert said is not None and "`plan` in train" in said and "`SimpleImputer`" in said
 
 
 def test_other_errors_are_left_as_they_are() -> None:
-    assert explain(ValueError("no such solver"), {"train": shard(HOLES)}, ENCODED) is None
-    assert explain(ValueError("a banana"), {"train": shard(HOLES)}, ENCODED) is None
-    assert explain(NAN, {"train": shard(CLEAN)}, ENCODED) is None
-    assert explain(NAN, {"train": SimpleNamespace()}, ENCODED) is None
+    assert (
+        missing_values_hint(ValueError("no such solver"), {"train": shard(HOLES)}, ENCODED) is None
+    )
+    assert missing_values_hint(ValueError("a banana"), {"train": shard(HOLES)}, ENCODED) is None
+    assert missing_values_hint(NAN, {"train": shard(CLEAN)}, ENCODED) is None
+    assert missing_values_hint(NAN, {"train": SimpleNamespace()}, ENCODED) is None

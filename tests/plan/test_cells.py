@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.resources import shape_of
-from sweeps.plan.cell_counts import count_shapes, has_conditional_grid, trials_per_cell
+from sweeps.plan.plan_counts import count_shapes, has_conditional_grid, trials_per_cell
 from sweeps.search.cells import next_cell
 from tests.plan.drawing import drawn
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.plan.cell_counts import trials_per_cell
-from sweeps.plan.chain_counts import FitCount, count_fits
+from sweeps.plan.plan_counts import FitCount, count_fits, trials_per_cell
 from tests.plan.drawing import drawn
 
 CHAINS = {

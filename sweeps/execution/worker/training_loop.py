@@ -22,7 +22,8 @@ from sweeps.execution.isolation.seeds import seeded
 from sweeps.execution.messages import Ended
 from sweeps.execution.ray_apis import ray_train_adapter
 
-from . import gpu_memory_hints, loop_mlflow, missing_value_hints
+from . import loop_mlflow
+from .error_hints import gpu_memory_hint, missing_values_hint
 from .fold_runs import run_folds
 from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
 from .loop_run import RankLoop
@@ -88,8 +89,8 @@ def _failure(error: BaseException, session: TrialSession, imported: bool) -> End
     steps = session.assignment.trial.preprocessor
     lines = [
         trace(error),
-        gpu_memory_hints.explain(error),
-        missing_value_hints.explain(error, session.cache.opened, steps),
+        gpu_memory_hint(error),
+        missing_values_hint(error, session.cache.opened, steps),
     ]
     return Ended(
         session.rank,

@@ -1,4 +1,4 @@
-"""Explain errors of a loop that come from missing values in the prepared data."""
+"""Explain errors of a loop: a full GPU, and missing values in the prepared data."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_SAYS = re.compile(r"\bnans?\b|missing values?|null values?", re.IGNORECASE)
+# torch and LightGBM say the first text, XGBoost one of the next two, and CatBoost the last one.
+_MEMORY_FULL = re.compile(
+    r"\b(CUDA|HIP)\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on "
+    r"worker|Out of memory\. Requested",
+    re.IGNORECASE,
+)
+_MISSING = re.compile(r"\bnans?\b|missing values?|null values?", re.IGNORECASE)
 
 
-def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any]) -> str | None:
+def gpu_memory_hint(error: BaseException) -> str | None:
+    """Return a line for a trial's error text: how a trial needs less GPU memory, or gets more.
+
+    Args:
+        error: Exception that the loop raised.
+
+    Returns:
+        The line. None if the error does not say that the memory of a GPU is full.
+    """
+    if _MEMORY_FULL.search(str(error)) is None:
+        return None
+    return (
+        "space.scaling.resources_per_worker: the memory of the GPU is full; use smaller values "
+        "for the dimensions that need memory, such "
+        "as the batch size, or give each worker a larger part of a GPU with `GPU`"
+    )
+
+
+def missing_values_hint(
+    error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any]
+) -> str | None:
     """Return a line for the error text of a trial, about missing values.
 
     It names the prepared columns that have missing values, and a preprocessing step that fills
@@ -25,7 +51,7 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
         The line. None if the error does not mention missing values, or if no shard has missing
         values.
     """
-    if not _SAYS.search(str(error)):
+    if not _MISSING.search(str(error)):
         return None
     missing: dict[str, list[str]] = {}
     with contextlib.suppress(Exception):  # A failure here must not hide the loop's own error.
@@ -36,9 +62,7 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
     if not missing:
         return None
     # Each worker imports this module, and `sweeps.space` takes long to import.
-    from sweeps.space.parse.key_suggestions import (
-        UNSEEN,
-    )
+    from sweeps.space.parse.key_suggestions import UNSEEN
 
     where = "; ".join(
         f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}"

@@ -1,0 +1,157 @@
+"""Count the trials of each grid cell and shape, the preprocessing chains, and the data variants.
+
+A shape is a number of workers and the resources of each worker. Trials with the same chain and the
+same data variant share one fitted chain. A data variant is one combination of the values in the
+`data` section.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.core.resources import Shape
+from sweeps.search.cells import Cell, scaling_key
+from sweeps.space import Dimension, Space, Step
+from sweeps.space.model.conditions import ABSENT, Key
+from sweeps.space.model.enumeration import assignments, shape_assignments
+from sweeps.space.model.templates import Template, dimensions, walk
+
+# The largest number of combinations of values that are listed.
+MAX_ENUMERATED = 512
+
+
+def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
+    """Return how many trials each cell gets. `sweeps.search.cells.next_cell` chooses the cells.
+
+    A round has one trial in each cell. Every other round visits the cells in reverse order.
+
+    Args:
+        cells: All cells of a space.
+        trials: Number of trials in all cells together.
+    """
+    rounds, rest = divmod(trials, len(cells))
+    counts = [rounds] * len(cells)
+    order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
+    if rounds % 2:
+        order.reverse()
+    for i in order[:rest]:
+        counts[i] += 1
+    return counts
+
+
+def has_conditional_grid(template: Template) -> bool:
+    """Return True if a grid is nested in an option of a choice.
+
+    The grid's cells are visited only when the sampler chooses this option.
+    """
+    choices = (dim for dim in dimensions(template) if dim.kind == "choice")
+    return any(
+        inner.is_grid
+        for choice in choices
+        for option in choice.options
+        for inner in dimensions(option.value)
+    )
+
+
+@dataclass(frozen=True)
+class ShapeCount:
+    """Number of trials of one shape.
+
+    Attributes:
+        shape: The number of workers of a trial, and the resources of each worker.
+        trials: The largest possible number of trials.
+    """
+
+    shape: Shape
+    trials: int
+
+
+def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
+    """Return the number of trials of each shape, without repeats, in the order of the space file.
+
+    Args:
+        space: The search space.
+        counts: Number of trials of each cell of `space.cells`.
+    """
+    if has_conditional_grid(space.sections):
+        return tuple(ShapeCount(shape, sum(counts)) for shape in space.shapes)
+    pairs = list(shape_assignments(space.sections, space.trainer.backend))
+    grids = [dim.name for dim in space.dimensions if dim.is_grid]
+    # the grids on which the shape depends
+    deciding = [
+        name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in pairs}) > 1
+    ]
+
+    def key(cell: Mapping[str, Key]) -> str:
+        return repr([cell.get(name, ABSENT) for name in deciding])
+
+    shapes: dict[str, set[Shape]] = defaultdict(set)
+    for shape, values in pairs:
+        shapes[key(values)].add(shape)
+    trials = dict.fromkeys(space.shapes, 0)
+    for cell, count in zip(space.cells, counts, strict=True):
+        for shape in shapes[key(cell)]:
+            trials[shape] += count
+    return tuple(ShapeCount(shape, number) for shape, number in trials.items())
+
+
+@dataclass(frozen=True)
+class FitCount:
+    """Number of preprocessing chains to fit. Chains without steps are not counted.
+
+    Attributes:
+        most: The largest possible number of chains.
+        exact: True if no part of a chain is sampled. The number of chains is then `most`.
+    """
+
+    most: int
+    exact: bool
+
+
+def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
+    """Count the chains to fit in a sweep.
+
+    A chain that is used with several data variants is counted once for each of these variants.
+
+    Args:
+        space: The search space.
+        counts: Number of trials of each cell of `space.cells`.
+    """
+    chain = space.sections.get("preprocessor")
+    trials = sum(counts)
+    if not any(isinstance(part, Step) for part in walk(chain)):
+        return FitCount(0, exact=True)
+    dims = [*dimensions(space.sections.get("data")), *dimensions(chain)]
+    listed = _combinations(space, dims)
+    if listed is None:
+        return FitCount(trials, exact=False)
+    chains = {
+        repr((sections.get("data"), sections["preprocessor"]))
+        for sections in listed
+        if sections["preprocessor"]
+    }
+    deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
+    exact = all(dim.is_grid or dim.size == 1 for dim in space.dimensions if dim.name in deciding)
+    return FitCount(min(len(chains), trials), exact)
+
+
+def count_variants(space: Space) -> int | None:
+    """Return how many different `data` sections trials may have; None if there are very many."""
+    listed = _combinations(space, list(dimensions(space.sections.get("data"))))
+    return None if listed is None else len({repr(sections.get("data")) for sections in listed})
+
+
+def _combinations(space: Space, dims: Sequence[Dimension]) -> list[dict[str, Any]] | None:
+    """Return the sections of the space for each combination of the values of some dimensions.
+
+    Return None if one of the dimensions is continuous, or if there are too many combinations.
+    """
+    if any(dim.size > MAX_ENUMERATED for dim in dims):
+        return None
+    pairs = assignments(space.sections, [dim.name for dim in dims])
+    listed = [filled for filled, _ in itertools.islice(pairs, MAX_ENUMERATED + 1)]
+    return None if len(listed) > MAX_ENUMERATED else listed
