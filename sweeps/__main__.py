@@ -3,8 +3,6 @@
 This also works if the command `sweeps` is not on `PATH`.
 """
 
-from __future__ import annotations
-
 from sweeps.cli import main
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Split a trial's `params` among a framework and the user's functions, by their signatures."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection
 from typing import Any

@@ -3,8 +3,6 @@
 A checkpoint has the best model and its predictions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Mapping

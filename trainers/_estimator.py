@@ -1,7 +1,5 @@
 """Build estimators with scikit-learn's interface, and train them in steps."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """Predict with a trained estimator, and measure its predictions."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence

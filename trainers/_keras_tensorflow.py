@@ -7,8 +7,6 @@ These parts are threads, seeds, the order of batches, and the mean of all ranks'
 The workers then join no TensorFlow cluster, and can train the next trial.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

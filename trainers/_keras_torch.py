@@ -3,8 +3,6 @@
 These parts are threads, seeds, the order of batches, and the mean of all ranks' gradients.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Choose and compute the metrics that trainers report. `sweeps.core.metrics` defines them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -13,8 +13,6 @@ works if no tracking server answers. It has these files:
     EXPERIMENT/models/MODEL/artifacts/
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence

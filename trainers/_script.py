@@ -5,8 +5,6 @@ this worker. When the pipe closes, because the script has ended or because this 
 shell kills what is left of the process group and removes the script's temporary folders.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

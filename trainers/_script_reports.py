@@ -1,7 +1,5 @@
 """Reports of a user's script, and the source whose reports count."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """One attempt at a trial of the trainer `command`, on one rank."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import keyword

@@ -1,7 +1,5 @@
 """Training loop of the trainers `torch` and `torch_tabular`. A step is an epoch."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -3,8 +3,6 @@
 Examples are the optimizer, and schedule the learning rate.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterable

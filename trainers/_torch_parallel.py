@@ -1,7 +1,5 @@
 """Distribute a network over the ranks of a trial, and exchange tensors between the ranks."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

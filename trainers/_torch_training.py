@@ -3,8 +3,6 @@
 They share the order of the rows, steps, and changed settings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping, Sequence

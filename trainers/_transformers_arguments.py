@@ -1,7 +1,5 @@
 """Arguments of `transformers.TrainingArguments`."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from transformers import TrainingArguments

@@ -1,7 +1,5 @@
 """Measure metrics with XGBoost."""
 
-from __future__ import annotations
-
 import functools
 
 import xgboost as xgb

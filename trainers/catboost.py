@@ -17,8 +17,6 @@ CatBoost returns a model only when `fit` ends. The trainer therefore ends `fit` 
 and continues from CatBoost's snapshot.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

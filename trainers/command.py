@@ -8,8 +8,6 @@ reports of rank 0 count. The other ranks follow rank 0, because every rank must 
 often.
 """
 
-from __future__ import annotations
-
 from ray.train.backend import Backend, BackendConfig
 
 from . import Params

@@ -16,8 +16,6 @@ The labels are class codes, or numbers. For a regression, the network learns the
 target, unless the option `standardize_target` is false. A missing value of a feature becomes 0.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import random

@@ -17,8 +17,6 @@ constraints name, such as `valid-balanced_accuracy`, are computed on valid from 
 which calls `forward` by default.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import logging

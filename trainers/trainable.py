@@ -9,8 +9,6 @@ returned `should_checkpoint: True`. As in Ray Tune, the working directory is the
 unless the environment variable `RAY_CHDIR_TO_TRIAL_DIR` is 0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

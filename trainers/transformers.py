@@ -16,8 +16,6 @@ epoch, or after `eval_steps` steps of the optimizer with `eval_strategy: steps`.
 name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """Convert the outputs of models to numbers, and average them. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

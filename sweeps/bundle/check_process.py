@@ -6,8 +6,6 @@ A sweep starts this process early. The process imports slow packages while the s
 so the check at the end does not wait for these imports.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

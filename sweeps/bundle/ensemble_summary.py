@@ -3,8 +3,6 @@
 The folder may come from a stranger, so no code in it runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Annotated

@@ -10,8 +10,6 @@ its manifest. To detect an attack, copy `manifest.sha256` to another place right
 and compare the two files later.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.machinery

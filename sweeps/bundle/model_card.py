@@ -3,8 +3,6 @@
 Pure functions, no I/O.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

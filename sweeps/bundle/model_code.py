@@ -1,7 +1,5 @@
 """Find the code that a bundle needs to load its models, and copy it."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Both files may be larger than memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import uuid

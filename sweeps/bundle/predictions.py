@@ -1,7 +1,5 @@
 """Convert the output of a model to a frame of predictions. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -6,8 +6,6 @@ Rich Caruana, Alexandru Niculescu-Mizil, Geoff Crew and Alex Ksikes: Ensemble Se
 Libraries of Models. ICML 2004. https://doi.org/10.1145/1015330.1015432
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Choose the trials to export, and find the models that they have saved."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The facts of a recorded trial that results, bundles and `sweeps run --json` show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from sweeps.core.trial import Result, format_trial_id

@@ -3,8 +3,6 @@
 `retention` decides which checkpoints these are.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

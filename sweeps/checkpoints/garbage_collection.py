@@ -1,7 +1,5 @@
 """Delete unnecessary checkpoints of a sweep that is not running, as `sweeps gc` does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sweeps.core.errors import InputError

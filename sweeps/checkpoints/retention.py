@@ -1,7 +1,5 @@
 """Decide which checkpoints of a sweep can be deleted. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 

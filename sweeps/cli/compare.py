@@ -1,7 +1,5 @@
 """The verb `compare`."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verbs that control a running sweep: `stop`, `pause` and `enqueue`; `resume` is in `run`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The command `sweeps`, to which every verb is added. It reports errors without a traceback."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

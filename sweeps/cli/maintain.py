@@ -1,7 +1,5 @@
 """Verbs that change the folder of an earlier sweep: `gc` and `repair`."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options that several verbs share."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Verbs that use a bundle: `predict` and `serve`."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Carry out the commands that users send to a running sweep: stop, pause, resume and enqueue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue

@@ -15,8 +15,6 @@ remembers the names of the commands that it finds, and never carries them out, e
 cannot be deleted. Only configurations of `enqueue` stay in the queue.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -4,8 +4,6 @@ The controller tells `decide` what happens, and carries its commands out. `trial
 out those that concern a single trial. Everything is recorded in the study first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -3,8 +3,6 @@
 Pure: nothing here reads a clock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

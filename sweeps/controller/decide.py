@@ -6,8 +6,6 @@ the record, the next driver decides again. If it dies after the record, the next
 decision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sweeps.core.errors import InputError, Problem

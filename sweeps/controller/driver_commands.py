@@ -1,7 +1,5 @@
 """Things that may happen to a driver (`Happening`), and its answers (`DriverCommand`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ early, and the first trials wait for processes to start. So the estimate uses th
 between the ends of trials.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Settings that all trials of a sweep share, computed from the space and the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Watch the pool of a sweep, without ever waiting for it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Follow the running trials and the best value of a sweep, and build its `SweepStatus`."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reserve CPUs and GPUs of this machine for a session."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

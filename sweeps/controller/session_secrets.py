@@ -1,7 +1,5 @@
 """Secrets that the processes of a session need."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -6,8 +6,6 @@ In a notebook, a second interrupt raises `KeyboardInterrupt` instead, because th
 user's variables.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

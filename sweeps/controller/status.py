@@ -3,8 +3,6 @@
 The controller publishes a new status a few times a second.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Time limits of a search: `limits.timeout`, and `--minutes` with the time of the export."""
 
-from __future__ import annotations
-
 from .deadline import Deadline
 from .driver_state import Policy
 from .progress import SweepProgress

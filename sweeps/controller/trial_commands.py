@@ -4,8 +4,6 @@ Each change is first recorded in the study, which tells the scheduler, the live 
 trackers. Then the change is sent to the worker pool.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from dataclasses import replace

@@ -5,8 +5,6 @@ checkpoint to keep, schedulers, results and the export. Therefore a trial's valu
 its model belong to the same step.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import sys

@@ -1,7 +1,5 @@
 """The clock of this process. A simulation replaces it by a virtual one."""
 
-from __future__ import annotations
-
 import contextlib
 import time as _time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Name, version, folder and extras of the installed package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 VERSION = "0.1.0"

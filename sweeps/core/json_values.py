@@ -3,8 +3,6 @@
 Trials and events use these types in ordinary dataclasses: only reading a record checks them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from pathlib import Path

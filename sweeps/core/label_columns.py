@@ -3,8 +3,6 @@
 A label is the name of one column, or a tuple of the names of several columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Label = str | tuple[str, ...]

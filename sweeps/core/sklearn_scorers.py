@@ -1,7 +1,5 @@
 """Call scikit-learn's scorers with labels and predictions instead of an estimator."""
 
-from __future__ import annotations
-
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -7,8 +7,6 @@ Another site cannot send this header, because this server never gives the permis
 ask for (CORS).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Pure functions that compute the data of a sweep or a trial, for the templates of the page."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import operator

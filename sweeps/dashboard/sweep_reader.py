@@ -1,7 +1,5 @@
 """Read a sweep's folder for the page, and keep what was read until the folder changes."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """Return freed memory of this process to the operating system."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """Coroutines that run in the background."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Report of the pool about its resources and trials."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Methods of the pool that ranks call: reports, decisions, and exchanges between ranks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

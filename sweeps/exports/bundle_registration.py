@@ -1,7 +1,5 @@
 """Register bundles of a sweep in MLflow."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

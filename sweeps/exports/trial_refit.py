@@ -3,8 +3,6 @@
 This serves `bundle.train_on: all`, cross-validations and `export --refit`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator

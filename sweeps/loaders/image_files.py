@@ -1,7 +1,5 @@
 """Read images from files or from a column of a Parquet file."""
 
-from __future__ import annotations
-
 import functools
 import io
 import os

@@ -1,7 +1,5 @@
 """Find the paths that loaders read."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ All colors are readable on light and dark backgrounds. Colors only repeat inform
 text also contains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType

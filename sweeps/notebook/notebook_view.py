@@ -1,7 +1,5 @@
 """Show a running sweep in the output of a notebook's cell; each status replaces the one before."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

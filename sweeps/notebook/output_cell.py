@@ -3,8 +3,6 @@
 IPython is never imported for this purpose.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import warnings

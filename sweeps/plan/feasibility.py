@@ -3,8 +3,6 @@
 A shape is a number of workers and the resources of each worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from sweeps.core.errors import Problem

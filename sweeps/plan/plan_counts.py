@@ -5,8 +5,6 @@ same data variant share one fitted chain. A data variant is one combination of t
 `data` section.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Format a `Plan` as aligned text."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Collection, Sequence

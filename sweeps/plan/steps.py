@@ -4,8 +4,6 @@ If the scheduler counts rows, a step is a part of the train split, and a trial t
 up to its step at each rung. The estimate is then the number of parts that all these runs train on.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Nothing is written, and no code of these sweeps runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

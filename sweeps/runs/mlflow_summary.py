@@ -3,8 +3,6 @@
 Also send MLflow the events that it missed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Frames of the trials of a sweep: one row for each trial, or one for each report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Translate the configuration of a W&B sweep into a space file. Pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

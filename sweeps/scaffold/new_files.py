@@ -1,7 +1,5 @@
 """Write the files of `sweeps init`, after a check that they are valid."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Nothing is started.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

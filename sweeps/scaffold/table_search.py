@@ -4,8 +4,6 @@ The functions are pure. The thresholds up to 12,000 rows were compared with `pyt
 tables run --dev`. Those of larger tables let the first trial train on some thousand rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # Below the first number of rows, each trial is a cross-validation: a fifth of few rows says little.

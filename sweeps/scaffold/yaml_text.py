@@ -1,7 +1,5 @@
 """Format values as YAML 1.2 for the space files that `sweeps init` writes. Pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Choose the next grid cell. A cell is one combination of grid values. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 A configuration is one point of the search space: a value for each active dimension.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

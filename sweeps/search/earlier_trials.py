@@ -5,8 +5,6 @@ folder. A resumed sweep reads this file. It makes the same suggestions, even if 
 have been deleted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

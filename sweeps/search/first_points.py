@@ -4,8 +4,6 @@ The order is fixed: initial points, the trainer's default configuration, the bes
 earlier sweeps (`search.from`), then known good configurations (`search.portfolio`).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

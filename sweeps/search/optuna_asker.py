@@ -1,7 +1,5 @@
 """Create Optuna trials, and finish the creation of trials that a crash interrupted."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -3,8 +3,6 @@
 Both may be built-in or user-defined.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import sys

@@ -9,8 +9,6 @@ depends only on the recorded starts and ends of trials. The driver of a resumed 
 starts and ends from the study and rebuilds the same queue.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

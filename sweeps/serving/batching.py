@@ -4,8 +4,6 @@ Requests that arrive while the model is busy form the next batch. A request that
 model is idle is a batch of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

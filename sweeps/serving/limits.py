@@ -1,7 +1,5 @@
 """Limits on requests and connections."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MAX_BYTES = 10 * 2**20

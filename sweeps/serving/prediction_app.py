@@ -1,7 +1,5 @@
 """The ASGI application of a bundle: predictions, schemas, metrics, and FastAPI's page `/docs`."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

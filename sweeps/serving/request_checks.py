@@ -8,8 +8,6 @@ A body has one of these two formats:
 {"records": [{"age": 31, "plan": "a"}, ...]}
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence

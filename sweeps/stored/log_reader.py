@@ -1,7 +1,5 @@
 """Read the logs of a trial's workers, for `sweeps logs`."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

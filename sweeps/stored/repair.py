@@ -1,7 +1,5 @@
 """Repair a damaged sweep: keep its whole trials. The damaged files are kept under other names."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -8,8 +8,6 @@ The study in the store is a few seconds old. It must not name a checkpoint that 
 has. So checkpoints are deleted only after a study that does not name them is in the store.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

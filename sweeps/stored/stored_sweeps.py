@@ -1,7 +1,5 @@
 """Use a sweep by the address of its store: copy its files from the store to a local folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Read sweeps from their folders, and compare them."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Find a sweep, a bundle or a trial by the name that the user gave."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

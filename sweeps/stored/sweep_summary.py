@@ -3,8 +3,6 @@
 The functions write nothing, and the sweeps may be running.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from dataclasses import dataclass, field

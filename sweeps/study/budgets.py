@@ -4,8 +4,6 @@ All trials in the study are counted, including trials from before a resume. A re
 therefore continues with the budget that is left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

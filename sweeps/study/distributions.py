@@ -1,7 +1,5 @@
 """Convert the dimensions of a search space to Optuna distributions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import optuna

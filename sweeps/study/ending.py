@@ -1,7 +1,5 @@
 """Decide how a trial ends: a trial whose metric is missing or NaN fails."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@
 journal give the number of the damaged line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Generator

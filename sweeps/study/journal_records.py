@@ -5,8 +5,6 @@ A record is one of Optuna's journal operations. sweeps adds user attributes to t
 are ignored in most records.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

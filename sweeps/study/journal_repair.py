@@ -5,8 +5,6 @@ replaced by a trial that has not started, because Optuna numbers trials by the o
 CREATE_TRIAL records. A resumed sweep samples it again.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence

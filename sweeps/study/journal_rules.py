@@ -8,8 +8,6 @@ lines, but may assign later reports to the wrong trials. The rules of this modul
 journal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

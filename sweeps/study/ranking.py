@@ -1,7 +1,5 @@
 """Rank trials, and find the best trial and the Pareto front. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -4,8 +4,6 @@ If the study is in a database, the sweep's folder stores the database's URL with
 such as the password.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import uuid

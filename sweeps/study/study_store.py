@@ -6,8 +6,6 @@ constraints and the state of Optuna's trial. `StudyStore` computes these from th
 them after the events.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Callable, Container, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The state of a sweep: its trials, and the budget that they have spent. Pure, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sweeps.core.trial import Result

@@ -1,7 +1,5 @@
 """Compute the state of a trial after an event. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Build trials from sampled keys, and rebuild recorded trials from the study."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Callable

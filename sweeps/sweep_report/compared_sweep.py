@@ -1,7 +1,5 @@
 """A sweep that is compared with others, and the values that two sweeps have in common."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence

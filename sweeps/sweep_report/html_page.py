@@ -3,8 +3,6 @@
 It contains the text, the figures and Plotly, compressed.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

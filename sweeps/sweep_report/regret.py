@@ -3,8 +3,6 @@
 Regret is computed after some trials, seconds or core seconds.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Show the number of processed rows on one line of the terminal, which updates overwrite."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

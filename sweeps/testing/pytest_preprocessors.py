@@ -9,8 +9,6 @@ class TestClip(PreprocessorTests):
 The suite fits the step on a small table, in the same way as a sweep.
 """
 
-from __future__ import annotations
-
 import pickle
 from typing import Any, ClassVar
 

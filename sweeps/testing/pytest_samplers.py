@@ -8,8 +8,6 @@ class TestHalving(SamplerTests):
     algorithm = "halving:Halving"
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar

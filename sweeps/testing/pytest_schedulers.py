@@ -10,8 +10,6 @@ class TestRandomStop(SchedulerTests):
         return RandomStop(max_t=20)
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

@@ -10,8 +10,6 @@ class TestCsvTracker(TrackerTests):
         return CsvTracker(file="results.csv")
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 from collections.abc import Container, Iterator, Sequence

@@ -11,8 +11,6 @@ The suite runs the training loop in the test's process, on a small numeric table
 Ray.
 """
 
-from __future__ import annotations
-
 import importlib
 import shutil
 from collections.abc import Callable

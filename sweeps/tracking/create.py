@@ -1,7 +1,5 @@
 """Create the trackers that a space file lists, before the sweep starts."""
 
-from __future__ import annotations
-
 import sys
 
 from sweeps.core.errors import InputError, Problem

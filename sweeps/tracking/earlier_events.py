@@ -1,7 +1,5 @@
 """The events of trials that earlier drivers of a sweep started, read from the study."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -7,8 +7,6 @@ queue gets too long. The search continues in both cases, and the sweep's result 
 was dropped, and why.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import queue

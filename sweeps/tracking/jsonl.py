@@ -1,7 +1,5 @@
 """Write one JSON object for each event to `events.jsonl` in the sweep's folder."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Iterator, Mapping

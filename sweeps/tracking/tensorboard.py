@@ -3,8 +3,6 @@
 Each trial has a run under `tensorboard/` in the sweep's folder.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A tracker records a sweep outside the study, such as in MLflow, in a file or on a web page.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, runtime_checkable
 
 from sweeps.study.events import Event

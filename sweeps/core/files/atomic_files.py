@@ -5,8 +5,6 @@ either the whole old content or the whole new content. If the writing process is
 remains. `crash_cleanup.remove_partial_files` deletes such files.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ and the folder of a trial's checkpoints, is a path, or an address such as
 `s3://bucket/churn-20260102-120000/trials/0007`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Recognize the errors of full and broken disks, and check whether a disk has free space."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -3,8 +3,6 @@
 `origin.json` of a sweep's folder and `manifest.json` of a bundle have it as the key `format`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

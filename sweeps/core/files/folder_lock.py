@@ -5,8 +5,6 @@ folder. The folder is locked because somebody may delete the file. The file is l
 cannot lock folders.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

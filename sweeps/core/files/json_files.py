@@ -3,8 +3,6 @@
 The folder may come from a stranger, so the files may have any content.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ The sweep's folder may come from a stranger, so every key is checked. `sweeps ls
 show a sweep without reading the study.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 

@@ -4,8 +4,6 @@ It consists of the git commit, uncommitted changes, package versions, platform, 
 the data.
 """
 
-from __future__ import annotations
-
 import datetime
 import importlib.metadata
 import json

@@ -3,8 +3,6 @@
 Another user may have made the folder, so a file's place may hold a link, a pipe or a folder.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read the file `result.json` of a sweep's folder, which may come from a stranger."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from dataclasses import replace

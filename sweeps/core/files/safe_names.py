@@ -3,8 +3,6 @@
 Two different names stay different, whatever other names there are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -28,8 +28,6 @@ NAME-DATE-TIME/
 └── result.json           the result, as `--json` prints it
 """
 
-from __future__ import annotations
-
 import datetime
 import fnmatch
 import os

@@ -7,8 +7,6 @@ when the first file is signed, and only this user can read it. The environment v
 `SWEEPS_KEY_FILE` names another key file, for a team or for machines with different home folders.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

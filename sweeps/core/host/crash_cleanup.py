@@ -3,8 +3,6 @@
 A driver is the process that runs a sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

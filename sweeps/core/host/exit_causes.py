@@ -3,8 +3,6 @@
 Ray reports neither exit codes nor signals, so this module searches the logs for the cause.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -3,8 +3,6 @@
 They are counted in the same way as Ray counts them, or given by `--resources`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

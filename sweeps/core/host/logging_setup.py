@@ -1,7 +1,5 @@
 """Send log messages of Ray, MLflow and Optuna to the sweep's log file, not to the terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -8,8 +8,6 @@ dead process is recognized and deleted. The folder is in the machine's folder fo
 Sweeps of other users are not seen.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

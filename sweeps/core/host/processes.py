@@ -1,7 +1,5 @@
 """Look up processes of this machine by their ids."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

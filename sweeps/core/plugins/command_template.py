@@ -12,8 +12,6 @@ Text and numbers stand as they are, booleans as `True` and `False`, lists and ma
 Other braces stay as they are.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Distinguish the code of Python and of installed packages from the user's code."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import sysconfig

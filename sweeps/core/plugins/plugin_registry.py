@@ -10,8 +10,6 @@ that comes later in the fixed order of imports, which is described in
 `docs/internals/architecture.md`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from pathlib import Path

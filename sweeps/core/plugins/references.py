@@ -4,8 +4,6 @@ Only `resolve` imports the module that a reference names. The other functions re
 source, so that a space file can be checked without running user code.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import contextvars

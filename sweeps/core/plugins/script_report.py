@@ -5,8 +5,6 @@ The worker of rank 0 listens at a Unix socket, whose path is in the environment 
 worker closes the connection when the report is recorded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

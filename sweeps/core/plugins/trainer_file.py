@@ -5,8 +5,6 @@ For example, `trainers/xgboost.yaml` describes `trainers/xgboost.py`. The file h
 trainer reports these metrics for each task, besides the usual ones of the task on valid.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Format commands about a sweep for messages, so that the user can copy them into a shell."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Format durations for people."""
 
-from __future__ import annotations
-
 
 def format_clock(seconds: float) -> str:
     """Format seconds as `1:05` or `1:00:05`."""

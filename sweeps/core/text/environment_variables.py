@@ -5,8 +5,6 @@ is a secret if its name or its value says so. The value of a secret is never rec
 stays in the text until the value is used. From then on, the process hides the value in its texts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

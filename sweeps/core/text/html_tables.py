@@ -1,7 +1,5 @@
 """Small HTML tables for notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,7 +1,5 @@
 """Texts for Markdown, which a reader sees as they are. A stranger's name may contain markup."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any

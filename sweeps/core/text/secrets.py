@@ -4,8 +4,6 @@ A process remembers the values of the secrets that it uses, and replaces them in
 prints, stores or sends. Other secrets are only recognized in URIs.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Format commands, paths and foreign texts, so that a terminal shows them safely."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

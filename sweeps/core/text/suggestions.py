@@ -1,7 +1,5 @@
 """Suggest valid names in error messages about unknown names."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -3,8 +3,6 @@
 The check runs before any step is fitted. Pure functions, no I/O.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence

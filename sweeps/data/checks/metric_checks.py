@@ -1,7 +1,5 @@
 """Check the metrics that are named in objectives and constraints, before any trial is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decide the type of an Arrow column, and name it in messages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

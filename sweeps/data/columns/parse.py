@@ -16,8 +16,6 @@ The rules are:
 A rule that ends in ` or missing` reads texts that do not fit as missing values.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

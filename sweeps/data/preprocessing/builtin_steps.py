@@ -4,8 +4,6 @@ A step learns from facts about columns. Rows in memory have one set of facts. A 
 for each block, and these are merged.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Apply a fitted chain of steps to raw rows. Bundles contain this module to preprocess rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ Each fitted step has a method `apply(frame) -> frame`. This method keeps the num
 the rows, and its result for a row does not depend on other rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -7,8 +7,6 @@ scikit-learn nor a pickle.
 `Categorical` of pandas for categories, and any iterable for text.
 """
 
-from __future__ import annotations
-
 import functools
 import zlib
 from collections.abc import Callable, Iterable, Mapping

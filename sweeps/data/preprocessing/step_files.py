@@ -10,8 +10,6 @@ read back exactly. A user's function is stored as its name, `module:function`, a
 chain is loaded.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Read some columns of a data file, one block at a time, without Ray and pandas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Each table is copied to the sweep's folder as Parquet, so that `resume` and `rer
 script. The rows of a lazy table, such as a frame of Dask, are computed for this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Change settings of Ray Data for a while."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

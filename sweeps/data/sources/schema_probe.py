@@ -1,7 +1,5 @@
 """Read the names and types of the columns of data files, without Ray and pandas."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -3,8 +3,6 @@
 A test compares them with scikit-learn.
 """
 
-from __future__ import annotations
-
 _CELL_MEASURES = (
     "radius",
     "texture",

@@ -6,8 +6,6 @@ Lines are counted as an editor counts them: from 1, with the header, blank lines
 quotes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import itertools

@@ -3,8 +3,6 @@
 The functions are pure.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sweeps.core.errors import InputError

@@ -1,7 +1,5 @@
 """The rows on which a trial is trained again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -6,8 +6,6 @@ At step n of `max_t`, a trial trains on n / `max_t` of the rows: the first ones 
 rows of a step are therefore rows of all later steps, too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

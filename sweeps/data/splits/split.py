@@ -3,8 +3,6 @@
 The functions are pure: their results depend only on NumPy arrays and a seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -6,8 +6,6 @@ All blocks of a stream get the types that the whole table would have in memory; 
 `tables.canonical_table` and `missing.take_out`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

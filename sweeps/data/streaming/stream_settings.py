@@ -1,7 +1,5 @@
 """Settings of Ray Data in all processes that read or consume streams."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

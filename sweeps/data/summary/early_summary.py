@@ -3,8 +3,6 @@
 No code of the user runs, and no Ray starts, unless the user asks for calls of loaders.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ A column that is known only after the label, such as the date of a cancellation,
 worthless: each trial has a perfect score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

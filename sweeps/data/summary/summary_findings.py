@@ -4,8 +4,6 @@ Each function returns a finding only if the data leaves little doubt, because a 
 worse than none. The thresholds were set on the shipped spaces and on real tables.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The summary is one line for `sweeps run`, and a table for the other two. The functions are pure.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from sweeps.core.text.shell_text import printable

@@ -6,8 +6,6 @@ A finding is a fact about the data. Whether it harms depends on the space: a col
 trainer that reads numbers, but not a loop that tokenizes the column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

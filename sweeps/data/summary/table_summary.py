@@ -6,8 +6,6 @@ functions are pure. `sweeps.data.summary.summary_findings` looks for the finding
 is bounded: at most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Pure functions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Start the Ray instance of a sweep on this machine, and watch its processes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

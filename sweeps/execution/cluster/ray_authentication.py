@@ -1,7 +1,5 @@
 """Find out whether a Ray cluster requires a token, and set `RAY_AUTH_MODE` accordingly."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A local Ray instance is started for the sweep. An existing connection is that of this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Texts of Ray's errors, as parts of one-line messages."""
 
-from __future__ import annotations
-
 
 def last_line(error: BaseException) -> str:
     """Return the last line of an error's text, or of its cause, that is not blank.

@@ -5,8 +5,6 @@ tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks. 
 passes on a new version, update `TESTED` here and the bounds of `ray` in pyproject.toml.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 

@@ -1,7 +1,5 @@
 """Check that all nodes of a cluster share the sweep's folder, or reach its store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

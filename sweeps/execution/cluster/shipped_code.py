@@ -3,8 +3,6 @@
 The result is Ray's runtime environment of a sweep.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 The functions are pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ waiting request. Ray Tune does the same for its trials. Each group belongs to th
 so Ray removes the groups when the driver dies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import ray

@@ -1,7 +1,5 @@
 """The nodes of the cluster, and the resources that the sweep may hold on them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

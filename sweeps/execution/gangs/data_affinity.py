@@ -4,8 +4,6 @@ The pool decides for all ranks of a gang together. XGBoost would fail if one ran
 matrix anew while another rank reused a cached matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sweeps.core.resources import Shape

@@ -1,7 +1,5 @@
 """Connect workers to gangs with the backend of the trainer, and disband gangs."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -5,8 +5,6 @@ kills the process that has started its task most recently. This process may be t
 little memory. If the pool dies, all trials are interrupted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

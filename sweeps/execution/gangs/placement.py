@@ -1,7 +1,5 @@
 """Find workers for a gang, or resources for a fit, on the nodes of a cluster. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace

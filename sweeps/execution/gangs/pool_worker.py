@@ -1,7 +1,5 @@
 """The pool's objects for workers and gangs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -4,8 +4,6 @@
 decisions out, on the event loop of the pool's actor.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """The processes of the workers: start them, wait for their calls, and notice their deaths."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -3,8 +3,6 @@
 They are killed even if they have started a session of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Collection

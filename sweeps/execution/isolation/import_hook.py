@@ -1,7 +1,5 @@
 """Change a module when it is imported for the first time."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Only what ordinary loops change is reset; docs/internals/workers.md lists it. A 
 more uses `trainer.reuse: never`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging

@@ -3,8 +3,6 @@
 If a loop imports torch only after it has started, torch is seeded at this import.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import sys

@@ -1,7 +1,5 @@
 """Read and restore the state of torch in a worker: settings, process groups, and cached memory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

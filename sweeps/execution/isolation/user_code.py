@@ -1,7 +1,5 @@
 """Tell the user's code from that of Python, of installed packages, and of sweeps."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

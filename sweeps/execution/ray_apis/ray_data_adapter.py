@@ -5,8 +5,6 @@ private parts of Ray (ray/data/_internal). The contract test,
 tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn
 

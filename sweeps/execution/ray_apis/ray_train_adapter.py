@@ -13,8 +13,6 @@ ray/train/_internal/session.py). No other module replaces these objects. The con
 tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator

@@ -13,8 +13,6 @@ This file alone knows how Ray Tune behaves:
   the handle of this actor. It calls the pool directly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

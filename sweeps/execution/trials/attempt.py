@@ -1,7 +1,5 @@
 """One attempt at a trial: run the loop on all ranks of a gang, and find out how it ended."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

@@ -7,8 +7,6 @@ A checkpoint is complete if every rank has contributed its part. Messages from r
 twice or out of order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 

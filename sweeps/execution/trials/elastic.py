@@ -3,8 +3,6 @@
 Decide when a gang grows, and which workers a trial keeps for its next attempt.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from sweeps.execution.gangs import allocation

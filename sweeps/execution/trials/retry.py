@@ -1,7 +1,5 @@
 """Decide whether a trial is tried again after an attempt. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 

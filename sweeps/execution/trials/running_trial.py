@@ -1,7 +1,5 @@
 """A trial that the pool has started and that has not ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Run trials on workers: wait for prepared data, reserve a gang, and try again after failures."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Services that all trials of the pool share: workers, the growth of gangs, deleted checkpoints."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 

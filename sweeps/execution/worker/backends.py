@@ -3,8 +3,6 @@
 The clean-up removes what a backend has set in a process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Prepared data that a worker keeps for later trials."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ray

@@ -1,7 +1,5 @@
 """Explain errors of a loop: a full GPU, and missing values in the prepared data."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterable, Mapping

@@ -7,8 +7,6 @@ folds so far. The checkpoint of such a report holds no model, only the results o
 a trial that continues does not train them again.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

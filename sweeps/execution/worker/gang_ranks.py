@@ -1,7 +1,5 @@
 """Order the workers of a gang by rank. The functions are pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 

@@ -1,7 +1,5 @@
 """Exceptions that end a training loop."""
 
-from __future__ import annotations
-
 
 class LoopStopped(BaseException):
     """Raised by `report` to end a loop. All ranks raise this exception at the same step.

@@ -1,7 +1,5 @@
 """Read the metrics that a training loop reports."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ scheduler then decides whether the loop runs on more rows. A loop that can conti
 fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops start from scratch.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ number of rows. Rank 0 starts the coordinator at the beginning of an attempt. If
 0 is lost, Ray ends the coordinator. A gang of one needs no coordinator.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

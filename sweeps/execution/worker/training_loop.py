@@ -1,7 +1,5 @@
 """Run the user's training loop for one trial on one rank."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect

@@ -3,8 +3,6 @@
 This works although one worker process runs many trials.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Session of a running trial on one rank, which the training loop uses through `ray.train`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Set up an attempt at a trial in a worker's process, and save its files in the sweep's store."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import logging

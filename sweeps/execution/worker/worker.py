@@ -3,8 +3,6 @@
 The pool imports this module, so the modules that take long to import are in `worker_runtime`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

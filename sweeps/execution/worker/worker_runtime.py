@@ -5,8 +5,6 @@ training loops can set signal handlers. A second thread asks the pool for calls 
 calls out while a loop runs. Each of these requests is also a heartbeat of the worker.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

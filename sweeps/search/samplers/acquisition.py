@@ -3,8 +3,6 @@
 A larger score is better.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

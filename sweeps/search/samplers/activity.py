@@ -6,8 +6,6 @@ inactive dimension is false. `sweeps.space.model.templates.fill` applies the sam
 configuration.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

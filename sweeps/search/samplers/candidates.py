@@ -1,7 +1,5 @@
 """Draw candidates: configurations that a model may suggest for the next trial."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 

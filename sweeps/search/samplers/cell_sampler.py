@@ -5,8 +5,6 @@ trial that is sampled again after a crash gets the same suggestion, unless other
 since then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

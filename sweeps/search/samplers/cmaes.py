@@ -3,8 +3,6 @@
 Optuna and the package `cmaes` implement it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

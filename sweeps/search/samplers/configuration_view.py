@@ -5,8 +5,6 @@ configuration, for example their mean. The sweep also ranks configurations by th
 values. The trial is shown as running until the last repeat has ended.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import defaultdict
 from collections.abc import Container, Sequence

@@ -7,8 +7,6 @@ value is in the middle of an interval that is one step wide. The place and the v
 dimension are NaN.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 

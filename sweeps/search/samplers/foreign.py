@@ -3,8 +3,6 @@
 A sampler is any Optuna sampler, or a class with a method `suggest`.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable, Mapping

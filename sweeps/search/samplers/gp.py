@@ -1,7 +1,5 @@
 """Gaussian process over configuration and step, as in MOBSTER (Klein et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

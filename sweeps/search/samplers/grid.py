@@ -1,7 +1,5 @@
 """Grid search. Every dimension is a grid, so no values are sampled."""
 
-from __future__ import annotations
-
 from .random import Random
 
 

@@ -1,7 +1,5 @@
 """NSGA-II as in Optuna, a genetic algorithm for several objectives (Deb et al., 2002)."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

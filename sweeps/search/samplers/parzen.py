@@ -7,8 +7,6 @@ al., 2018). If `neighbors` computes the widths, the mixture is the same as in Op
 TPE. Optuna's classes are not used, because they are private and half as fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random search: every dimension is sampled independently."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

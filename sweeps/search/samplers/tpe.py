@@ -3,8 +3,6 @@
 There is one model for each rung and grid cell.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -15,8 +15,6 @@ cells, the good trials would soon all be in one cell. All other cells would then
 the good values of that cell.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -5,8 +5,6 @@ trials. The content of the history depends only on the study, not on the order i
 added to the history.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from bisect import bisect_left, insort

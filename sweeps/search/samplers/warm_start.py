@@ -13,8 +13,6 @@ Ranking-Weighted Gaussian Process Ensembles; Golovin et al., 2017, Google Vizier
 learning stacks processes in the same way.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -5,8 +5,6 @@ It stops trials at rungs, as in Ray Tune, or pauses them, as in the paper.
 Syne Tune has both variants, with the names `stopping` and `promotion`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

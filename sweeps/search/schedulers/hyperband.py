@@ -3,8 +3,6 @@
 Bracket 0 has all rungs of ASHA. Each further bracket leaves out one more of the first rungs.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Annotated

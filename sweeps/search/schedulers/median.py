@@ -1,7 +1,5 @@
 """The median stopping rule (Golovin et al., KDD 2017: Google Vizier)."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """Default scheduler, which lets every trial run to its end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -8,8 +8,6 @@ the same preprocessor, the same data and the same grid values (except grids of `
 trials form a population.
 """
 
-from __future__ import annotations
-
 import functools
 import random
 import sys

@@ -5,8 +5,6 @@ member from whose checkpoint another member continues. All random numbers depend
 seed, the member's number and the perturbation step.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Collection, Mapping

@@ -3,8 +3,6 @@
 Pure functions of the study.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping

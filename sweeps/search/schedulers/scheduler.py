@@ -4,8 +4,6 @@ A scheduler sets the rungs (steps at which a trial waits), and decides what happ
 there.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A study with made-up values, to see what a scheduler decides without training."""
 
-from __future__ import annotations
-
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.space.sections.search_models import Objective

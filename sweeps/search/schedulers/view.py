@@ -1,7 +1,5 @@
 """The study as the schedulers see it."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

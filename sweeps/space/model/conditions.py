@@ -6,8 +6,6 @@ have one of certain values. These dimensions may have conditions too, which are 
 `load` can therefore find out whether a condition can ever be true.
 """
 
-from __future__ import annotations
-
 import enum
 import operator
 from collections.abc import Collection, Mapping

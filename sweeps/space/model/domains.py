@@ -6,8 +6,6 @@ The key of `randn` and `qrandn` is the cumulative probability of a value, in (0,
 other domain is the number itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A shape is the workers and resources of a trial.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The settings that a space file gives, as texts, for comparisons and for MLflow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sweeps.core.text.secrets import masked

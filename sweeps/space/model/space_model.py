@@ -1,7 +1,5 @@
 """The `Space`, which is a validated space file."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A space file is parsed with this table, without pandas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 Pure functions, no I/O.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Check that the sections of a space file fit each other and the trainer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

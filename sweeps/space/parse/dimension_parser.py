@@ -3,8 +3,6 @@
 The result is a template: a value that may contain dimensions at any depth.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable

@@ -3,8 +3,6 @@
 The configuration is checked against the dimensions of the space of the running sweep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

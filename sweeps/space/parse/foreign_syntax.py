@@ -1,7 +1,5 @@
 """Translate distributions of other tools, such as `{min: 0, max: 1}`, into our domains."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Parse `search.initial_points`, and check them against the dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sweeps.core.json_values import is_number

@@ -3,8 +3,6 @@
 Error messages suggest these names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from sweeps.core.text.suggestions import did_you_mean

@@ -3,8 +3,6 @@
 This runs no user code and imports no framework.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Find parts of a valid space that are seldom what the user wants. Pure functions, no I/O."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

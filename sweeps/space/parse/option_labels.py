@@ -1,7 +1,5 @@
 """Short, unique, readable keys for the options of a grid or a choice."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Check the values and domains of parameters in a space file against their JSON Schemas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sweeps.space.model.domains import Dimension

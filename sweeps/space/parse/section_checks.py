@@ -1,7 +1,5 @@
 """Check the sections of a space file with pydantic, and turn its errors into problems."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import typing

@@ -1,7 +1,5 @@
 """The source of a space: its text, its tree, and the overrides that change the tree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

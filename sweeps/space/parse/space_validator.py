@@ -1,7 +1,5 @@
 """Validate the tree of a space file, section by section."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The keys at the top of a space file: their names, and the name of the sweep."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

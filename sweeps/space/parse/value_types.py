@@ -3,8 +3,6 @@
 The ValueError that a validator raises says which rule the value breaks.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

@@ -5,8 +5,6 @@ recorded. It is allowed in two places only: in `runtime_env.env_vars`, whose val
 recorded, and in the arguments of a loader, which are replaced when the loader is called.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -4,8 +4,6 @@ A term is one entry of the condition, such as `params.booster: dart`. All terms 
 be true.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

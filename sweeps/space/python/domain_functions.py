@@ -6,8 +6,6 @@ Tune calls `grid_search`. The arguments are checked when the search space is loa
 the rest of the space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

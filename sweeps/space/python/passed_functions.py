@@ -7,8 +7,6 @@ workers, `resume` and a bundle import this module like any other. Its name conta
 functions, so that two of these modules never have the same name.
 """
 
-from __future__ import annotations
-
 import base64
 import dis
 import functools

@@ -7,8 +7,6 @@ The dict may have three kinds of values that a file cannot have: functions and c
 has `module:attr`, tables for `data.train`, `data.valid` and `data.test`, and values of NumPy.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Mapping

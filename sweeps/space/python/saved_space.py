@@ -1,7 +1,5 @@
 """Save the space file in a sweep's folder, and load it again to resume or inspect the sweep."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -3,8 +3,6 @@
 `sweeps.data.sources.passed_tables` writes them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read the summary and the sections of Google-style docstrings."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

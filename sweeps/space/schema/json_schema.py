@@ -5,8 +5,6 @@ a file. For example, it accepts a lower bound above the upper bound, and a `when
 unknown dimension. A text such as `${N}` is accepted wherever a value is checked.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 

@@ -10,8 +10,6 @@ such as 3.0. There are three values of `format`: `reference` for the name of a P
 a program and its arguments as a list.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Forms of JSON Schema for the keys of a space file."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 The choice depends on the dimensions, the objectives and the limits of a sweep.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 AUTO = "auto"

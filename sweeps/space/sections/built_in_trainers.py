@@ -1,7 +1,5 @@
 """The built-in trainers: their names, files and definitions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sweeps.core.plugins import references

@@ -1,7 +1,5 @@
 """Parse chains of preprocessing steps. Chains, steps, parameters and columns may be dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 The script, the placeholders, and the parameters that a command leaves out are checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Each section is a frozen dataclass. `section_checks.check` validates it by its annotations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 These keys are `train`, `drop`, `rows`, `weight` and `class_weight`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

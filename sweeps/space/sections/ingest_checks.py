@@ -3,8 +3,6 @@
 Pure functions, no I/O.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping
 
 from sweeps.core.resources import ELASTIC

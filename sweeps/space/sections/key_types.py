@@ -1,7 +1,5 @@
 """Types of the keys of a space file, with the rules for their values."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema

@@ -1,7 +1,5 @@
 """Parse the section `runtime_env`, which describes the environment of the worker processes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -4,8 +4,6 @@ These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`
 `bundle`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

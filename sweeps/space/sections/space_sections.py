@@ -1,7 +1,5 @@
 """Parse the sections under `space:`: preprocessor, scaling and params."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

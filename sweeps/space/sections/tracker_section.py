@@ -1,7 +1,5 @@
 """Parse the section `trackers`, which lists the trackers of a sweep and their options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ as `trainers/xgboost.yaml`. `TrainerDefinition` explains the keys. A loop in a m
 literal may have any parameters.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Parse the section `trainer`, which names a built-in trainer or a user's training loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scalars of a YAML file by the rules of YAML 1.2."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

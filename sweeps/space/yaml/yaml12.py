@@ -6,8 +6,6 @@ tree is built from ruamel's events, so a file cannot create Python objects. Pars
 the text exceeds one of the limits `MAX_DEPTH` and `MAX_NODES`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

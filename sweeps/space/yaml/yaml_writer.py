@@ -1,7 +1,5 @@
 """Write values as YAML 1.2, so that `yaml12.parse` reads the same values again. Pure functions."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The driver never waits for MLflow while a sweep runs. If the server does not ans
 a queue and are written later. `sweeps.tracking.mlflow.run_writer` decides what is written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

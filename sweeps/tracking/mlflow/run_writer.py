@@ -1,7 +1,5 @@
 """Write the events of a sweep into its runs in MLflow."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ MLflow itself creates the tables in about fifty steps. If MLflow is killed betwe
 cannot use the file later.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 The tracker's process would report a wrong URI only while the sweep runs.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import entry_points
 
