@@ -179,13 +179,28 @@ def draw(seed: int, modules: int, mutants: int) -> list[Mutant]:
 class Tests:
     """The quick tests, with the lines that each of them executes.
 
+    Each copy of the project runs a share of the test files, all at the same time.
+
     Args:
-        copy: A copy of the project, in which the tests run.
+        copies: Copies of the project.
         files: Files of which the lines are recorded.
-        paths: Tests to run; all if empty.
+        paths: Test files to run; all if empty.
     """
 
-    def __init__(self, copy: Path, files: list[str], paths: list[str]) -> None:
+    def __init__(self, copies: list[Path], files: list[str], paths: list[str]) -> None:
+        self.copy = copies[0]
+        # Seconds by the name that coverage gives to the context of a test. Tests that fail without
+        # a change are left out.
+        self.seconds: dict[str, float] = {}
+        # Contexts of the tests that execute a line, by file and number of the line.
+        self.contexts: dict[tuple[str, int], set[str]] = {}
+        found = sorted((self.copy / "tests").rglob("test_*.py"))
+        paths = paths or [str(path.relative_to(self.copy)) for path in found]
+        shares = [paths[number :: len(copies)] for number in range(len(copies))]
+        with ThreadPoolExecutor(len(copies)) as pool:
+            list(pool.map(self._run_share, copies, [files] * len(copies), shares))
+
+    def _run_share(self, copy: Path, files: list[str], paths: list[str]) -> None:
         config = copy / ".coveragerc"
         config.write_text(
             f"[run]\ndynamic_context = test_function\ninclude = {','.join(files)}\n"
@@ -195,19 +210,20 @@ class Tests:
         command += ["--continue-on-collection-errors", "-m", QUICK]
         results = copy / "tests.xml"
         run(copy, [*command, f"--junitxml={results}", *paths], timeout=3600)
-        # (test, seconds) by the name that coverage gives to the context of a test.
-        self.seconds: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         failed = set()
         for case in ElementTree.parse(results).iter("testcase"):
             name = case.attrib["name"].partition("[")[0]
             context = f"{case.attrib['classname']}.{name}"
-            self.seconds[context] = self.seconds.get(context, 0) + float(case.attrib["time"])
+            seconds[context] = seconds.get(context, 0) + float(case.attrib["time"])
             if case.find("failure") is not None or case.find("error") is not None:
                 failed.add(context)
-        self.contexts = _contexts_by_line(copy / ".coverage", copy, files)
-        for context in failed:
-            self.seconds.pop(context, None)
-        self.copy = copy
+                print(f"fails without a change: {context}", flush=True)
+        self.seconds |= {
+            context: time for context, time in seconds.items() if context not in failed
+        }
+        for line, contexts in _contexts_by_line(copy / ".coverage", copy, files).items():
+            self.contexts.setdefault(line, set()).update(contexts)
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the node ids of the tests that execute a line, the fastest first.
@@ -348,7 +364,7 @@ def main() -> None:
     mutants = draw(options.seed, options.modules, options.mutants)
     with tempfile.TemporaryDirectory() as folder:
         copies = [copy_project(Path(folder, str(number))) for number in range(2)]
-        tests = Tests(copies[0], sorted({mutant.file for mutant in mutants}), options.tests)
+        tests = Tests(copies, sorted({mutant.file for mutant in mutants}), options.tests)
         free: Queue[Path] = Queue()
         for copy in copies:
             free.put(copy)
