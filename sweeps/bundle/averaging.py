@@ -23,8 +23,8 @@ def has_only_classes(output: np.ndarray, task: str | None, classes: int) -> bool
         task: See `Manifest.task`.
         classes: See `to_numbers`.
     """
-    is_codes = task == MULTILABEL or (classes > 0 and output.ndim == 1)
-    return is_codes and output.dtype.kind in "iub"
+    may_be_classes = task == MULTILABEL or (classes > 0 and output.ndim == 1)
+    return may_be_classes and output.dtype.kind in "iub"  # integers and booleans
 
 
 def class_probabilities(output: np.ndarray, task: str | None, classes: int) -> np.ndarray:
@@ -77,18 +77,17 @@ def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray
     if classes:
         probabilities = class_probabilities(output, task, classes)
         return probabilities[:, 1] if task == "binary" else probabilities
-    if output.ndim != (2 if task in SEVERAL else 1):
-        raise invalid_output(
-            output, task, "shape (n, columns)" if task in SEVERAL else "shape (n,)"
-        )
+    dimensions, shape = (2, "shape (n, columns)") if task in SEVERAL else (1, "shape (n,)")
+    if output.ndim != dimensions:
+        raise invalid_output(output, task, shape)
     return output.astype(np.float64)
 
 
-def invalid_output(output: np.ndarray, task: str | None, wanted: str) -> BundleError:
-    """Return the error to raise if the output of a model has none of the allowed forms."""
+def invalid_output(output: np.ndarray, task: str | None, allowed_form: str) -> BundleError:
+    """Return the error to raise if the output of a model does not have the allowed form."""
     return BundleError(
         f"`predict` of the model returned an array of {output.dtype} with shape {output.shape}, "
-        f"but for a {task} label the array must have {wanted}"
+        f"but for a {task} label the array must have {allowed_form}"
     )
 
 

@@ -77,6 +77,7 @@ class Bundle:
         self.known_values: dict[str, Iterable[object]] = {
             c.name: c.categories for c in manifest.columns if c.categories
         }
+        # Rules of `data.parse` that allow texts that do not fit, by column
         self._lenient: dict[str, str] = {}
         if fitted is not None:
             self.known_values |= fitted.known_values
@@ -96,23 +97,23 @@ class Bundle:
         """
         markers = {column.name: column.missing for column in self.manifest.columns}
         for name in {**self.known_values, **self._lenient}:
-            given = pd.Series(values.get(name), dtype=object)
-            cells = schema.without_markers(given, markers.get(name)).dropna()
+            column_values = pd.Series(values.get(name), dtype=object)
+            cells = schema.without_markers(column_values, markers.get(name)).dropna()
             if name in self._lenient:
-                known = parse_values(cells, self._lenient[name], name).notna()
+                is_known = parse_values(cells, self._lenient[name], name).notna()
             else:
-                values_seen = pd.Index(self.known_values[name])
-                if pd.api.types.is_numeric_dtype(values_seen):
+                training_values = pd.Index(self.known_values[name])
+                if pd.api.types.is_numeric_dtype(training_values):
                     cells = pd.to_numeric(cells, errors="coerce")
-                known = cells.isin(values_seen)
-            self.unseen[name] += int((~known).sum())
+                is_known = cells.isin(training_values)
+            self.unseen[name] += int((~is_known).sum())
             self.cells[name] += len(cells)
 
     @property
     def unseen_notes(self) -> list[str]:
         """A text for each column with values that the model treats as missing."""
         notes = []
-        for name, count in (+self.unseen).items():
+        for name, count in (+self.unseen).items():  # `+` leaves out counts of 0
             rule = (
                 "do not fit the rule in data.parse"
                 if name in self._lenient
@@ -185,8 +186,8 @@ class Bundle:
 
         Returns:
             An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an
-            ensemble, it is the weighted mean of the
-        members' outputs; see `sweeps.bundle.averaging`.
+            ensemble, it is the weighted mean of the members' outputs; see
+            `sweeps.bundle.averaging`.
 
         Raises:
             InputError: See `predict`.
@@ -197,37 +198,6 @@ class Bundle:
         if raw.empty:  # some models raise an error if there are no rows
             return np.zeros((0, len(self.manifest.classes or self.manifest.prediction_names)))
         return np.asarray(self._model_predict(raw))
-
-    def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
-        with _as_input_errors("the preprocessor cannot prepare"):
-            return raw if self._fitted is None else self._fitted.transform(raw)
-
-    def _model_predict(self, raw: pd.DataFrame) -> np.ndarray | pd.DataFrame:
-        if self.members:
-            columns = [[c.name for c in member.manifest.columns] for member in self.members]
-            parts = zip(self.members, columns, strict=True)
-            return self._average([member._model_predict(raw[names]) for member, names in parts])
-        return self._checked_output(self._prepare(raw))
-
-    def _checked_output(self, prepared: pd.DataFrame) -> np.ndarray | pd.DataFrame:
-        """Return the model's output for prepared rows. If it is no frame, it becomes an array."""
-        assert self._model is not None, "an ensemble asks its members"
-        with _as_input_errors():
-            output = self._model.predict(prepared)
-            output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
-            if output.ndim and len(output) != len(prepared):
-                raise ValueError(
-                    f"`predict` of the model returned {len(output)} outputs for {len(prepared)} "
-                    "rows, but must return one output for each row"
-                )
-            return output
-
-    def _average(self, outputs: Sequence[np.ndarray | pd.DataFrame]) -> np.ndarray:
-        """Return the weighted mean of the members' outputs."""
-        manifest = self.manifest
-        classes = len(manifest.classes or ())
-        numbers = [to_numbers(np.asarray(output), manifest.task, classes) for output in outputs]
-        return average(numbers, [member.weight for member in manifest.members])
 
     def predict_values(self, values: Mapping[str, list[Cell]], count: int) -> pd.DataFrame:
         """Predict rows whose values were already checked against their columns.
@@ -253,6 +223,48 @@ class Bundle:
         }
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
+    def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
+        """Apply the fitted preprocessor to rows that have the columns and dtypes of training."""
+        with _as_input_errors("the preprocessor cannot prepare"):
+            return raw if self._fitted is None else self._fitted.transform(raw)
+
+    def _model_predict(self, raw: pd.DataFrame) -> np.ndarray | pd.DataFrame:
+        """Return the output of the model, or the average of the members' outputs.
+
+        The rows have the columns and dtypes of training.
+        """
+        if not self.members:
+            return self._checked_output(self._prepare(raw))
+        outputs = []
+        for member in self.members:
+            names = [column.name for column in member.manifest.columns]
+            outputs.append(member._model_predict(raw[names]))
+        return self._average(outputs)
+
+    def _checked_output(self, prepared: pd.DataFrame) -> np.ndarray | pd.DataFrame:
+        """Return the model's output for prepared rows: a frame as it is, or else an array.
+
+        Raises:
+            InputError: The model raised an error, or did not return one output for each row.
+        """
+        assert self._model is not None, "only an ensemble has no model of its own"
+        with _as_input_errors():
+            output = self._model.predict(prepared)
+            output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
+            if output.ndim and len(output) != len(prepared):
+                raise ValueError(
+                    f"`predict` of the model returned {len(output)} outputs for {len(prepared)} "
+                    "rows, but must return one output for each row"
+                )
+            return output
+
+    def _average(self, outputs: Sequence[np.ndarray | pd.DataFrame]) -> np.ndarray:
+        """Return the weighted mean of the members' outputs."""
+        manifest = self.manifest
+        classes = len(manifest.classes or ())
+        numbers = [to_numbers(np.asarray(output), manifest.task, classes) for output in outputs]
+        return average(numbers, [member.weight for member in manifest.members])
+
     def _output_of_values(self, values: Mapping[str, list[Cell]], count: int) -> np.ndarray | None:
         """Return the model's output for checked values.
 
@@ -260,8 +272,8 @@ class Bundle:
         """
         if self.members:
             outputs = [member._output_of_values(values, count) for member in self.members]
-            known = [output for output in outputs if output is not None]
-            return self._average(known) if len(known) == len(outputs) else None
+            converted = [output for output in outputs if output is not None]
+            return self._average(converted) if len(converted) == len(outputs) else None
         kinds = {c.name: c.type for c in self.manifest.columns}
         fitted = self._fitted
         if not count or fitted is None or not fitted.fitted_steps:
@@ -275,7 +287,7 @@ class Bundle:
 
 
 @contextlib.contextmanager
-def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
+def _as_input_errors(problem: str = "the model cannot predict") -> Iterator[None]:
     """Within the block, convert errors of the preprocessor and the model to an `InputError`.
 
     The error concerns the rows. The preprocessor and the model may be a user's code and may raise
@@ -286,7 +298,7 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
     except (MemoryError, SweepsError):
         raise
     except Exception as e:
-        raise InputError("rows", f"{what} these rows: {one_line(e)}") from e
+        raise InputError("rows", f"{problem} these rows: {one_line(e)}") from e
 
 
 def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
@@ -302,6 +314,7 @@ def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
 
 
 def _typed_array(values: list[Cell], column: InputColumn) -> np.ndarray | ExtensionArray:
+    """Return checked values of a column as an array of the preprocessor's input dtype."""
     if column.kind == "text":
         return pd.array(values, dtype="str")
     return np.array(values, dtype=np.float64).astype(column.dtype, copy=False)

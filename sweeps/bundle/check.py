@@ -30,9 +30,10 @@ from .predictions import label_output
 if TYPE_CHECKING:
     from mlflow.pyfunc import PyFuncModel
 
-# The batch with which the speed of a bundle is measured grows until it has this many rows, or takes
-# this many seconds.
-TIMED_ROWS, TIMED_SECONDS = 2_000, 0.5
+# The batch with which the speed of a bundle is measured grows until it has this many rows, or until
+# its prediction takes this many seconds.
+TIMED_ROWS = 2_000
+TIMED_SECONDS = 0.5
 # Beginning of the line on stdout that has the speed
 SPEED = "rows a second: "
 
@@ -62,17 +63,19 @@ def check(folder: Path) -> float | None:
         return None
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
     began = time.perf_counter()
-    got = model.predict(rows)
+    predictions = model.predict(rows)
     seconds = time.perf_counter() - began
-    if len(got) != len(rows):
-        raise BundleError(f"the bundle predicts {len(got)} rows for {len(rows)} input rows")
+    if len(predictions) != len(rows):
+        raise BundleError(f"the bundle predicts {len(predictions)} rows for {len(rows)} input rows")
     if manifest.checked:
         expected = label_output(
             manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index
         )
-        if (text := describe_difference(expected, got, manifest.tolerance)) is not None:
+        if (
+            difference := describe_difference(expected, predictions, manifest.tolerance)
+        ) is not None:
             raise BundleError(
-                f"the bundle's predictions differ from the predictions in training: {text}"
+                f"the bundle's predictions differ from the predictions in training: {difference}"
             )
     return _measure_speed(model, rows, seconds) if len(rows) else None
 
@@ -85,7 +88,7 @@ def _measure_speed(model: PyFuncModel, rows: pd.DataFrame, seconds: float) -> fl
         rows: At least one row.
         seconds: Duration of the first prediction of `rows`. It is often slower than the next.
     """
-    copies = 1
+    copies = 1  # the first round predicts the same rows again, without the slow start
     while seconds < TIMED_SECONDS and len(rows) < TIMED_ROWS:
         rows = pd.concat([rows] * copies, ignore_index=True)
         began = time.perf_counter()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sweeps.data.splits.variants import DataVariants
 
 OPTION = "--ensemble"
-# Number of candidates that cannot be used which the notes name.
+# The notes give the reasons for at most this many of the candidates that cannot be used.
 SHOWN_REASONS = 3
 
 
@@ -184,16 +184,17 @@ class EnsembleExport:
         same data variant and preprocessor.
         """
         source = self.variants.source_index(self.trial(candidates[0]).data)
-        chains: dict[str, list[SavedModel]] = {}
+        # Models with the same data variant and preprocessor, by the key of both
+        groups: dict[str, list[SavedModel]] = {}
         for model in candidates:
             trial = self.trial(model)
             if self.variants.source_index(trial.data) != source:
                 self.problems[model.trial] = "its trial read another source of data"
                 continue
             key = data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor)
-            chains.setdefault(key, []).append(model)
-        for alike in chains.values():
-            trial = self.trial(alike[0])
+            groups.setdefault(key, []).append(model)
+        for group in groups.values():
+            trial = self.trial(group[0])
             splits = self.variants.splits(trial.data)
             raw = splits.valid.select(list(splits.features)).to_pandas()
             try:
@@ -202,9 +203,9 @@ class EnsembleExport:
                 raise
             except Exception as e:  # a user's step may raise anything
                 reason = f"its preprocessor failed: {type(e).__name__}: {e}"
-                self.problems.update({model.trial: reason for model in alike})
+                self.problems.update({model.trial: reason for model in group})
                 continue
-            for model in alike:
+            for model in group:
                 try:
                     yield model, self._predict(model, rows, info)
                 except BundleError as e:
@@ -283,7 +284,13 @@ class EnsembleExport:
         values: Mapping[SavedModel, float],
         tests: Mapping[SavedModel | None, float | None],
     ) -> list[Member]:
-        """Describe the members, with their scores on valid and test, for the manifest."""
+        """Describe the members for the manifest, still without their columns.
+
+        Args:
+            weights: The weight of each member.
+            values: Scores of models on valid.
+            tests: Scores of models on test.
+        """
         members = []
         for model, weight in weights.items():
             facts = describe_recorded(self.models.study_store, model.number, model.step)
@@ -341,11 +348,17 @@ class EnsembleExport:
             )
 
     def _check_rows(self, infos: Sequence[DatasetInfo]) -> pd.DataFrame:
-        """Return the rows for the check of the bundle, with the features of all members."""
-        columns = {name: info.check[name] for info in infos for name in info.features}
-        features = [name for source in self.variants.sources.values() for name in source.features]
-        names = [name for name in dict.fromkeys(features) if name in columns]
-        return pd.DataFrame({name: columns[name] for name in names}, index=infos[0].check.index)
+        """Return the rows for the check of the bundle, with the features of all members.
+
+        The features have the order of the data's sources.
+        """
+        member_columns = {name: info.check[name] for info in infos for name in info.features}
+        ordered = {}
+        for source in self.variants.sources.values():
+            for name in source.features:
+                if name in member_columns:
+                    ordered[name] = member_columns[name]
+        return pd.DataFrame(ordered, index=infos[0].check.index)
 
     def _problem_notes(self) -> list[str]:
         """Return notes on the candidates that cannot be used."""
@@ -353,10 +366,10 @@ class EnsembleExport:
             f"note: trial {trial} is no candidate: {reason}"
             for trial, reason in self.problems.items()
         ]
-        more = len(notes) - SHOWN_REASONS
-        if more <= 0:
+        hidden = len(notes) - SHOWN_REASONS
+        if hidden <= 0:
             return notes
-        return [*notes[:SHOWN_REASONS], f"note: {more} more trials are no candidates"]
+        return [*notes[:SHOWN_REASONS], f"note: {hidden} more trials are no candidates"]
 
 
 def _summary(facts: Facts, members: Sequence[Member], used: int) -> list[str]:

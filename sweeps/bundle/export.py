@@ -136,11 +136,12 @@ def export_trial(
 
 
 def _step_notes(store: StudyStore, model: SavedModel, latest: bool) -> tuple[str, ...]:
-    """Return a note if a model is not that of its trial's best step, and has another value."""
+    """Return a note if the exported model has another value than its trial's best step."""
     best_step = store.results()[model.number].best_step
-    values = dict(store.states[model.number].curve)
-    value = values.get(model.step, math.nan)
-    if model.step == best_step or math.isnan(value) or value == values.get(best_step or 0):
+    values_by_step = dict(store.states[model.number].curve)
+    value = values_by_step.get(model.step, math.nan)
+    best_value = values_by_step.get(best_step or 0)
+    if model.step == best_step or math.isnan(value) or value == best_value:
         return ()
     note = f"exported the model of step {model.step} (value {value:.6g})"
     if not latest:
@@ -240,10 +241,10 @@ def _score_on_test(
             checkpoint = searched.source
         else:
             return None, "no test score: the checkpoint of the search was deleted"
-    objective = models.space.objective
-    metric = next(
-        (o.metric for o in models.space.objectives if o.metric not in COSTS), objective.metric
-    )
+    # Costs such as the duration are not computed from predictions. If there are only costs, the
+    # score of the first one is refused with a note.
+    all_metrics = [objective.metric for objective in models.space.objectives]
+    metric = next((name for name in all_metrics if name not in COSTS), all_metrics[0])
     task = models.prepared.load_info(trial.data).task
     method = "decision_function" if metrics.needs(metric, task) == "scores" else "predict"
     rows, labels = test

@@ -23,9 +23,8 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
 CODE_FOLDER = "code"
 LOADER_MODULE = "sweeps_bundle"
-SWEEPS_COPY = (
-    "code/_sweeps"  # the part of sweeps that a bundle needs; used if sweeps is not imported yet
-)
+# The part of sweeps that a bundle needs; used if sweeps is not imported yet
+SWEEPS_COPY = "code/_sweeps"
 # A bundle has an empty file with the name of Python's bytecode folder. Python can then neither
 # write nor read unverified bytecode there
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
@@ -132,6 +131,7 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
 
 
 def _require_file(bundle: Path, name: str) -> None:
+    """Raise an `IntegrityError` unless a path of the bundle is a regular file."""
     if (bundle / name).is_symlink():
         raise IntegrityError(f"{bundle}: {name} is a link, but was a file when it was exported")
     if not (bundle / name).is_file():  # reading a pipe would block
@@ -151,6 +151,7 @@ class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
         raise OSError("bytecode is not used")
 
 
+# The code folders of bundles whose import hook is in `sys.path_hooks`
 _hooked: set[str] = set()
 
 
@@ -172,20 +173,22 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     """
     code = str(bundle / CODE_FOLDER)
     for name, digest in listed.items():
-        if (
-            (other := _imported_from(name)) is not None
-            and not other.is_relative_to(code)
-            and sha256(other) != digest
-        ):
+        other = _imported_from(name)
+        if other is None or other.is_relative_to(code):
+            continue
+        if sha256(other) != digest:
             raise IntegrityError(
                 f"{bundle}: {name} cannot be used, because this process has already imported "
                 f"another module of the same name, {other}; "
                 "load the bundle in a new process"
             )
 
+    def is_in_code(path: str) -> bool:
+        return path == code or path.startswith(code + os.sep)
+
     def finder(path: str) -> importlib.machinery.FileFinder:
-        if path != code and not path.startswith(code + os.sep):
-            raise ImportError
+        if not is_in_code(path):
+            raise ImportError  # Python then asks the next hook
         compiled = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
         return importlib.machinery.FileFinder(
             path, (_SourceOnlyLoader, importlib.machinery.SOURCE_SUFFIXES), compiled
@@ -194,11 +197,12 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     if code not in _hooked:
         _hooked.add(code)
         sys.path_hooks.insert(0, finder)
-        for path in [
-            p for p in sys.path_importer_cache if p == code or p.startswith(code + os.sep)
-        ]:
+        for path in list(filter(is_in_code, sys.path_importer_cache)):
             del sys.path_importer_cache[path]
-    for path in (code, *(() if "sweeps" in sys.modules else (str(bundle / SWEEPS_COPY),))):
+    folders = [code]
+    if "sweeps" not in sys.modules:
+        folders.append(str(bundle / SWEEPS_COPY))
+    for path in folders:
         if path not in sys.path:
             sys.path.insert(0, path)
 
@@ -213,17 +217,15 @@ def _imported_from(name: str) -> Path | None:
         The source file. None if no such module is imported, or if the file `name` is not a copy of
         a user's module.
     """
-    own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
-    if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):
+    if not name.startswith(f"{CODE_FOLDER}/") or not name.endswith(".py"):
         return None
-    module = (
-        name.removeprefix(f"{CODE_FOLDER}/")
-        .removesuffix(".py")
-        .removesuffix("/__init__")
-        .replace("/", ".")
-    )
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file).resolve() if file and file.endswith(".py") and os.path.isfile(file) else None
+    if name.startswith((f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")):
+        return None
+    module_path = name.removeprefix(f"{CODE_FOLDER}/").removesuffix(".py").removesuffix("/__init__")
+    file = getattr(sys.modules.get(module_path.replace("/", ".")), "__file__", None)
+    if file and file.endswith(".py") and os.path.isfile(file):
+        return Path(file).resolve()
+    return None
 
 
 def _load_pyfunc(data_path: str) -> object:

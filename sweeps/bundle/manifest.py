@@ -25,8 +25,8 @@ MODEL_FOLDER = "model"
 MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, named by the trial
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
-# torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after
-# the point
+# `Manifest.tolerance` of a model that was trained on GPUs. torch may multiply there in TF32, a
+# format with 10 bits after the point, which is a precision of about 1e-3.
 GPU_TOLERANCE = 1e-3
 
 # JSON object: how a model was trained
@@ -143,8 +143,9 @@ class Manifest(BaseModel):
     @property
     def prediction_names(self) -> list[str]:
         """Names of the columns with predictions: `prediction`, or one for each label column."""
-        several = label_columns(self.label) if self.task in SEVERAL else ()
-        return [f"prediction_{name}" for name in several] or ["prediction"]
+        if self.task not in SEVERAL:
+            return ["prediction"]
+        return [f"prediction_{name}" for name in label_columns(self.label)]
 
     @property
     def probability_names(self) -> list[str]:
@@ -163,10 +164,10 @@ class Manifest(BaseModel):
 
     def of_member(self, member: Member) -> Manifest:
         """Return the manifest of a member of this ensemble, as if it had a bundle of its own."""
-        named = {column.name: column for column in self.columns}
-        columns = (
-            self.columns if member.columns is None else [named[name] for name in member.columns]
-        )
+        columns = self.columns
+        if member.columns is not None:
+            by_name = {column.name: column for column in columns}
+            columns = [by_name[name] for name in member.columns]
         return self.model_copy(
             update={"columns": columns, "training": self.training | member.training, "members": []}
         )

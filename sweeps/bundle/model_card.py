@@ -36,18 +36,17 @@ def model_card(manifest: Manifest) -> str:
 def _single(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about a single model: its scores, and how it was trained."""
     facts = manifest.training
-    names = [
-        f"{facts[key]}" if key == "sweep" else f"trial {facts[key]}"
-        for key in ("sweep", "trial")
-        if key in facts
-    ]
+    names = [str(facts["sweep"])] if "sweep" in facts else []
+    if "trial" in facts:
+        names.append(f"trial {facts['trial']}")
     yield f"# {cell(': '.join(names)) or 'A model'}"
     yield (
         "This folder is one model with its fitted preprocessor. It takes raw rows and returns "
         "predictions."
     )
-    values = {facts["metric"]: facts.get("value")} if "metric" in facts else {}
-    values = facts.get("values") or values
+    values = facts.get("values") or {}  # values of several objectives, by metric
+    if not values and "metric" in facts:
+        values = {facts["metric"]: facts.get("value")}
     rows = [[_code_cell(name), _number(value)] for name, value in values.items()]
     if facts.get("test") is not None and "metric" in facts:
         rows.append([f"{_code_cell(base_name(facts['metric']))} on test", _number(facts["test"])])
@@ -60,6 +59,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
     if facts.get("best_step") is not None:
         rows.append(["step", str(facts["best_step"])])
     if refit := facts.get("refit"):
+        # A model that was trained again on test as well cannot be scored on test.
         scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
         rows.append(["trained again on", f"{trained_on(refit)}; {scores} from before"])
     rows.append(["exported", manifest.created])
@@ -69,29 +69,30 @@ def _single(manifest: Manifest) -> Iterator[str]:
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
     facts = manifest.training
-    about = manifest.training["ensemble"]
+    about = facts["ensemble"]
     metric = _code_cell(base_name(facts["metric"]))
     count = len(manifest.members)
-    total = sum(m.weight for m in manifest.members)
+    total = sum(member.weight for member in manifest.members)
     single = about["single"]
     yield f"# {cell(facts['sweep'])}: ensemble of {count} model{'s' * (count != 1)}"
     yield (
         "This folder is one model: it averages the predictions of its members. Each member has "
         "its own fitted preprocessor."
     )
-    names = {"this ensemble": facts, f"the best single model, trial {single['trial']}": single}
-    scores = [[name, _number(m["value"]), _number(m["test"])] for name, m in names.items()]
+    scored = {"this ensemble": facts, f"the best single model, trial {single['trial']}": single}
+    scores = [[name, _number(s["value"]), _number(s["test"])] for name, s in scored.items()]
     yield table(["", f"{metric} on valid", "on test"], scores)
     yield "## Members"
     members = [
         [
-            m.trial,
-            f"{m.weight} of {total}",
-            _number(m.training["value"]),
-            _number(m.training["test"]),
+            member.trial,
+            f"{member.weight} of {total}",
+            _number(member.training["value"]),
+            _number(member.training["test"]),
+            _code_cell(member.training["preprocessor"]),
+            _code_cell(member.training["params"]),
         ]
-        + [_code_cell(m.training[key]) for key in ("preprocessor", "params")]
-        for m in manifest.members
+        for member in manifest.members
     ]
     yield table(
         ["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members
@@ -125,11 +126,11 @@ def _use(manifest: Manifest) -> Iterator[str]:
         yield f"Columns of the rows: {listed}. Other columns are ignored."
     if manifest.label is not None:
         labels = " and ".join(_code(name) for name in label_columns(manifest.label))
-        kinds = ", numbers" if manifest.task == "regression" else ""
+        description = ", numbers" if manifest.task == "regression" else ""
         if manifest.classes is not None:
-            classes = [_code(each) for each in manifest.classes]
-            kinds = f", one of these classes: {_listed(classes, '`manifest.json`')}"
-        yield f"The model predicts {labels}{kinds}."
+            classes = [_code(value) for value in manifest.classes]
+            description = f", one of these classes: {_listed(classes, '`manifest.json`')}"
+        yield f"The model predicts {labels}{description}."
 
 
 def _versions(manifest: Manifest) -> Iterator[str]:
@@ -157,8 +158,8 @@ def _listed(items: Sequence[str], place: str) -> str:
 
     `place` names the file that has all of them.
     """
-    more = [f"and {len(items) - LISTED} others, see {place}"] if len(items) > LISTED else []
-    return ", ".join([*items[:LISTED], *more])
+    rest = [f"and {len(items) - LISTED} others, see {place}"] if len(items) > LISTED else []
+    return ", ".join([*items[:LISTED], *rest])
 
 
 def _code(value: JsonValue) -> str:

@@ -48,7 +48,11 @@ class ModelCode:
 
 @functools.cache
 def find_shipped_modules() -> dict[str, Path]:
-    """Return the files of sweeps that every bundle contains. The first call takes a second."""
+    """Return the files of sweeps that every bundle contains, by their path.
+
+    The first call takes a second. A sweep makes this call while it waits, so that its export, which
+    needs both cached results, does not.
+    """
     owners_of_packages()
     return find_requirements(SHIPPED_MODULES).sweeps_modules
 
@@ -67,14 +71,14 @@ def copy_code(
         The copied files and folders, and the pinned requirements of the packages that must be
         installed.
     """
-    names = [code.load]
+    functions = [code.load]
     modules = {*BUNDLE_MODULES, *code.imports}
     for model in models:
         for file in model.glob("*.pkl"):
             modules |= pickled_modules(file.read_bytes())
         if (model / step_files.FILE).is_file():
-            names += step_files.function_references(model)
-    modules |= {references.parse(name)[0] for name in names}
+            functions += step_files.function_references(model)
+    modules |= {references.parse(function)[0] for function in functions}
     needed = find_requirements(modules, [root.resolve() for root in code.roots])
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")

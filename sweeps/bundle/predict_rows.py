@@ -140,11 +140,12 @@ def _filesystem(path: str | Path) -> tuple[fs.FileSystem, str]:
 
 
 def _is_same_file(source: str | Path, target: str | Path) -> bool:
-    first = _filesystem(source)
-    second = _filesystem(target)
-    if isinstance(first[0], fs.LocalFileSystem) and isinstance(second[0], fs.LocalFileSystem):
-        return Path(second[1]).exists() and Path(second[1]).samefile(first[1])
-    return first == second
+    source_system, source_path = _filesystem(source)
+    target_system, target_path = _filesystem(target)
+    local = fs.LocalFileSystem
+    if isinstance(source_system, local) and isinstance(target_system, local):
+        return Path(target_path).exists() and Path(target_path).samefile(source_path)
+    return (source_system, source_path) == (target_system, target_path)
 
 
 def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
@@ -155,31 +156,34 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
     """
     system, path = _filesystem(source)
     read = ReadKeys(**manifest.training.get("read", {}))
-    files = SourceFiles(str(source), "", system, (path,), None, read=read)
-    wanted = {c.name for c in manifest.columns}
-    names = [n for n in probe_schema(files, path).names if n in wanted or not wanted]
-    empty = True
-    is_parquet = files.format == ".parquet"
-    for chunk in _read_parquet(files, names) if is_parquet else _read_text(files, names, manifest):
-        empty = False
-        yield chunk
-    if empty:
-        yield pd.DataFrame(columns=names, dtype=object)
+    files = SourceFiles(str(source), place="", system=system, paths=(path,), folder=None, read=read)
+    names = list(probe_schema(files, path).names)
+    if manifest.columns:
+        features = {column.name for column in manifest.columns}
+        names = [name for name in names if name in features]
+    if files.format == ".parquet":
+        chunks = _read_parquet(files, names)
+    else:
+        chunks = _read_text(files, names, manifest)
+    no_rows = pd.DataFrame(columns=names, dtype=object)
+    yield next(chunks, no_rows)
+    yield from chunks
 
 
 def _read_text(files: SourceFiles, names: list[str], manifest: Manifest) -> Iterator[pd.DataFrame]:
     """Yield the rows of a CSV, TSV or JSON lines file."""
     # In these columns `00123` is text, not a number
-    text = {
+    text_columns = {
         c.name
         for c in manifest.columns
         if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
     }
     for table in read_blocks(files, files.paths[0], names):
         for start in range(0, len(table), CHUNK_ROWS):
-            piece = table.slice(start, CHUNK_ROWS)
-            typed = infer_types(piece) if files.is_text else piece
-            yield pa.table({n: (piece if n in text else typed)[n] for n in names}).to_pandas()
+            chunk = table.slice(start, CHUNK_ROWS)
+            typed = infer_types(chunk) if files.is_text else chunk
+            columns = {n: (chunk if n in text_columns else typed)[n] for n in names}
+            yield pa.table(columns).to_pandas()
 
 
 def _read_parquet(files: SourceFiles, names: list[str]) -> Iterator[pd.DataFrame]:
@@ -224,7 +228,13 @@ def _predict_chunks(
 
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
-    """Return a problem in a chunk with a row number that counts from the beginning of the file."""
+    """Return a problem in a chunk with a row number that counts from the beginning of the file.
+
+    Args:
+        problem: The problem.
+        before: Number of rows before the chunk.
+        rows: Number of rows in the chunk.
+    """
     if isinstance(problem, InvalidColumnValue):
         return problem.shifted(before)
     if problem.place != "rows":
@@ -245,13 +255,13 @@ def _write_text(parts: Iterator[pd.DataFrame], stream: BinaryIO, kind: str) -> N
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
-    part = next(parts)
-    while part.empty and (more := next(parts, None)) is not None:
-        part = more  # an empty part does not show the type of the classes
-    schema = pa.Table.from_pandas(part, preserve_index=False).schema
+    first = next(parts)
+    if first.empty:  # an empty part does not show the type of the classes
+        first = next((part for part in parts if not part.empty), first)
+    schema = pa.Table.from_pandas(first, preserve_index=False).schema
     with pq.ParquetWriter(stream, schema) as writer:
-        for each in itertools.chain([part], parts):
-            writer.write_table(pa.Table.from_pandas(each, schema=schema, preserve_index=False))
+        for part in itertools.chain([first], parts):
+            writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
 
 
 @contextlib.contextmanager
@@ -261,16 +271,16 @@ def _atomic_output(target: str | Path) -> Iterator[BinaryIO]:
     When the block ends without an error, this file replaces `target`.
     """
     system, path = _filesystem(target)
-    place = PurePosixPath(path)
+    final = PurePosixPath(path)
     # The name has the same suffix, because Arrow compresses `.gz`
-    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))
+    temporary = str(final.with_name(f".{uuid.uuid4().hex[:8]}-{final.name}"))
     try:
-        with system.open_output_stream(part) as stream:
+        with system.open_output_stream(temporary) as stream:
             yield stream
-        system.move(part, path)
+        system.move(temporary, path)
     except BaseException as e:
         with contextlib.suppress(OSError):
-            system.delete_file(part)
+            system.delete_file(temporary)
         if isinstance(e, OSError):
             raise InputError(str(target), f"cannot be written: {first_line(e)}") from e
         raise

@@ -22,6 +22,7 @@ from sweeps.core.plugins.library_code import is_library_file
 
 OWN_PACKAGE = "sweeps"
 ALWAYS_REQUIRED = ("mlflow", "numpy", "pandas", "pyarrow", "pydantic")
+# Packages that are installed with an extra
 EXTRAS = {"ray": "ray[data]"}
 
 
@@ -65,7 +66,7 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
     pending = list(modules)
     seen = set()
     local: dict[str, Path] = {}
-    ours: dict[str, Path] = {}
+    sweeps_modules: dict[str, Path] = {}
     packages: set[str] = set()
     files: dict[str, Path] = {}
     while pending:
@@ -81,20 +82,18 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
             packages.add(top)
             continue
         if top == OWN_PACKAGE:
-            place = module.replace(".", "/")
-            ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = (
-                file.resolve()
-            )
+            suffix = "/__init__.py" if file.name == "__init__.py" else ".py"
+            sweeps_modules[module.replace(".", "/") + suffix] = file.resolve()
         else:
-            whole = _path_to_ship(module, file.resolve(), references.source_of(top, roots))
-            local[whole.name] = whole
+            path = _path_to_copy(module, file.resolve(), references.source_of(top, roots))
+            local[path.name] = path
             files[module] = file
         if "." in module:
             pending.append(module.rpartition(".")[0])
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         modified = file.stat().st_mtime_ns
         pending += _imports(file, package, lazy=top != OWN_PACKAGE, modified=modified)
-    return Requirements(local, ours, frozenset(packages), files)
+    return Requirements(local, sweeps_modules, frozenset(packages), files)
 
 
 def fingerprint(
@@ -115,26 +114,25 @@ def fingerprint(
     modules = list(modules)
     roots = list(roots)
     digest = hashlib.sha256()
-    sources = {
-        module: file
-        for module in modules
-        if (file := references.source_of(module, roots)) is not None
-    }
+    sources = {}
+    for module in modules:
+        file = references.source_of(module, roots)
+        if file is not None:
+            sources[module] = file
     sources |= find_requirements(modules, roots).files
     for script in scripts:
-        modified = script.stat().st_mtime_ns
-        is_python = script.suffix == ".py"
-        imported = _imports(script, "", lazy=True, modified=modified) if is_python else ()
-        sources |= {script.name: script} | find_requirements(
-            imported, [script.parent, *roots]
-        ).files
+        sources[script.name] = script
+        if script.suffix == ".py":
+            modified = script.stat().st_mtime_ns
+            imported = _imports(script, "", lazy=True, modified=modified)
+            sources |= find_requirements(imported, [script.parent, *roots]).files
     for name, file in sorted(sources.items()):
         with file.open("rb") as opened:
             digest.update(f"{name}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
     return digest.hexdigest()
 
 
-def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
+def _path_to_copy(module: str, file: Path, top: Path | None) -> Path:
     """Return the path to copy for a user's module.
 
     It is the module's file, or the folder of its top-level package.
@@ -147,7 +145,12 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()
-    return file.parents[module.count(".") - (file.name != "__init__.py")] if "." in module else file
+    if "." not in module:
+        return file
+    # Go up from the file to the folder of the namespace package: one level for each package in the
+    # module's name. `parents[0]` is the folder of the file.
+    packages = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    return file.parents[len(packages) - 1]
 
 
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
@@ -172,12 +175,13 @@ def owners_of_packages() -> Mapping[str, list[str]]:
 
     The first call takes a second, and so does the first one after an installation.
     """
-    folders = [Path(place) for place in sys.path]
-    return _owners(tuple(each.stat().st_mtime_ns for each in folders if each.is_dir()))
+    folders = [Path(entry) for entry in sys.path]
+    # An installation changes the modification time of a folder, which is a key of the cache.
+    return _cached_owners(tuple(each.stat().st_mtime_ns for each in folders if each.is_dir()))
 
 
 @functools.lru_cache(maxsize=1)
-def _owners(modified: tuple[int, ...]) -> Mapping[str, list[str]]:
+def _cached_owners(modified: tuple[int, ...]) -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
 
 
@@ -191,16 +195,15 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
         Sorted requirements, such as `numpy==2.1.0`.
     """
     owners = owners_of_packages()
-    out = set()
+    pinned = set()
     for name in {*ALWAYS_REQUIRED, *packages}:
-        owners_of = [d for d in owners.get(name, ()) if d]
-        if owners_of:
-            owner = name if name in owners_of else owners_of[0]
-            version = importlib.metadata.version(owner).split("+")[
-                0
-            ]  # local versions, such as `2.13.0+cpu`, are not on PyPI
-            out.add(f"{EXTRAS.get(owner, owner)}=={version}")
-    return sorted(out)
+        distributions = [owner for owner in owners.get(name, ()) if owner]
+        if distributions:
+            owner = name if name in distributions else distributions[0]
+            # PyPI does not have local versions, such as `2.13.0+cpu`.
+            version, _, _ = importlib.metadata.version(owner).partition("+")
+            pinned.add(f"{EXTRAS.get(owner, owner)}=={version}")
+    return sorted(pinned)
 
 
 @functools.cache
@@ -221,25 +224,26 @@ def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     modules: list[str] = []
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]
     while stack:
-        node, inside = stack.pop()
+        node, in_function = stack.pop()
         names: list[str] = []
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            stack += [(child, inside) for child in node.orelse]
+            stack += [(child, in_function) for child in node.orelse]
             continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            if node.level:
+            if node.level:  # a relative import: one dot is `package` itself, each other goes up
                 parts = package.split(".")
-                base = ".".join(
-                    [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
-                )
+                parents = parts[: len(parts) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        if not inside:
+        if not in_function:
             modules += names
         elif lazy:
             modules += [name for name in names if name.split(".")[0] != "ray"]
-        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        stack += [(child, inside) for child in ast.iter_child_nodes(node)]
+        in_function = in_function or isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        )
+        stack += [(child, in_function) for child in ast.iter_child_nodes(node)]
     return modules

@@ -66,8 +66,8 @@ def _infer_type(values: pd.Series) -> dict[str, Any]:
     if is_tensor(values):
         shape = [int(n) for n in dtype.element_shape if n is not None]
         element = np.asarray(values.iloc[0]).dtype if len(values) else dtype.element_dtype
-        known = shape if len(shape) == len(dtype.element_shape) else None
-        return {"type": "tensor", "dtype": str(element), "shape": known}
+        fixed_shape = shape if len(shape) == len(dtype.element_shape) else None
+        return {"type": "tensor", "dtype": str(element), "shape": fixed_shape}
     if isinstance(dtype, pd.CategoricalDtype):
         categories = [json_scalar(c) for c in dtype.categories]
         return {"type": "category", "dtype": "category", "categories": categories}
@@ -76,8 +76,8 @@ def _infer_type(values: pd.Series) -> dict[str, Any]:
         # The dtype is `object`, such as for booleans with a missing value. The values determine the
         # type.
         present = values.dropna()
-        arrays = {type(v) for v in present} == {np.ndarray}
-        if arrays and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
+        only_arrays = {type(v) for v in present} == {np.ndarray}
+        if only_arrays and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
             return {"type": "tensor", "dtype": str(np.result_type(*{v.dtype for v in present}))}
         inferred = pd.api.types.infer_dtype(present)
         kind = inferred if inferred in ("string", "boolean") else "any"
@@ -102,8 +102,8 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
     if missing:
-        spare = [name for name in present if name not in {c.name for c in columns}]
-        names = first_of([f"`{name}`{_suggestion(name, spare)}" for name in missing])
+        unused = [name for name in present if name not in {c.name for c in columns}]
+        names = first_of([f"`{name}`{_suggestion(name, unused)}" for name in missing])
         text = f"columns {names} are missing" if missing[1:] else f"column {names} is missing"
         raise InputError("input", text)
     problems: list[Problem] = []
@@ -128,13 +128,20 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def without_markers(values: pd.Series, markers: Sequence[Scalar] | None) -> pd.Series:
-    """Return a column whose markers are missing values; see `sweeps.data.columns.missing`."""
+    """Replace the texts and numbers that mean a missing value by missing values.
+
+    Args:
+        values: A column.
+        markers: These texts and numbers; None for the usual words, which no column of numbers has.
+            See `sweeps.data.columns.missing`.
+    """
     if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
         return values
     return values.mask(values.map(is_missing(markers)).astype(bool))
 
 
 def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
+    """Convert a column to the dtype that it had in training; see `enforce_schema`."""
     if column.type == "tensor":
         return _to_tensors(tensors_to_arrays(values), column)
     values = without_markers(values, column.missing)

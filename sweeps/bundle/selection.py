@@ -68,39 +68,46 @@ def select(
         value = sign * score(predictions)
         return value if math.isfinite(value) else math.inf
 
-    singles = [loss(prediction) for prediction in predictions]
-    usable = [i for i, single in enumerate(singles) if single < math.inf]
-    ranked = sorted(usable, key=lambda i: singles[i])
+    single_losses = [loss(prediction) for prediction in predictions]
+    usable = [model for model, value in enumerate(single_losses) if value < math.inf]
+    ranked = sorted(usable, key=lambda model: single_losses[model])
     if not ranked:
         return None
-    place = {model: i for i, model in enumerate(ranked)}
-    chosen = Counter(ranked[:1])
-    losses = [singles[ranked[0]]]
-    best = dict(chosen)
-    total = predictions[ranked[0]].astype(np.float64)
-    for count in range(2, rounds + 1):
-        after = [loss((total + predictions[i]) / count) for i in ranked]
-        model = ranked[after.index(min(after))]
-        chosen[model] += 1
-        total = total + predictions[model]
-        weights = _reduced(chosen, place)
-        losses.append(loss(average([predictions[i] for i in weights], list(weights.values()))))
-        if losses[-1] < min(losses[:-1]):
-            best = weights
+    single = ranked[0]
+    counts = Counter([single])  # how many times each model was chosen
+    best_weights = dict(counts)
+    round_losses = [single_losses[single]]
+    total = predictions[single].astype(np.float64)  # sum of the predictions of all chosen models
+    for size in range(2, rounds + 1):
+        candidate_losses = [loss((total + predictions[model]) / size) for model in ranked]
+        added = ranked[candidate_losses.index(min(candidate_losses))]
+        counts[added] += 1
+        total = total + predictions[added]
+        weights = _reduced(counts, ranked)
+        averaged = average([predictions[model] for model in weights], list(weights.values()))
+        round_loss = loss(averaged)
+        if round_loss < min(round_losses):
+            best_weights = weights
+        round_losses.append(round_loss)
     return Selection(
-        weights=best,
-        value=sign * min(losses),
-        single=ranked[0],
-        singles=tuple(sign * value for value in singles),
-        rounds=tuple(sign * value for value in losses),
+        weights=best_weights,
+        value=sign * min(round_losses),
+        single=single,
+        singles=tuple(sign * value for value in single_losses),
+        rounds=tuple(sign * value for value in round_losses),
     )
 
 
-def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
+def _reduced(counts: Mapping[int, int], ranked: Sequence[int]) -> dict[int, int]:
     """Return the weights without a common divisor, in the order of `Selection.weights`.
 
     Without this, a model that was chosen three times could get another score than the model alone,
     because sums are rounded.
+
+    Args:
+        counts: How many times each model was chosen.
+        ranked: The models, the best single model first.
     """
-    divisor = math.gcd(*chosen.values())
-    return {i: chosen[i] // divisor for i in sorted(chosen, key=lambda i: (-chosen[i], place[i]))}
+    divisor = math.gcd(*counts.values())
+    ordered = sorted(counts, key=lambda model: (-counts[model], ranked.index(model)))
+    return {model: counts[model] // divisor for model in ordered}

@@ -10,8 +10,8 @@ from sweeps.space.python.saved_space import how_to_get_a_bundle
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
-# Only the best of more models are candidates of an ensemble, because the predictions of all
-# candidates are held in memory.
+# An ensemble has at most this many candidates, because the predictions of all candidates are held
+# in memory. If there are more models, only the best are candidates.
 MOST_CANDIDATES = 200
 
 
@@ -66,11 +66,11 @@ def why_not_saved(study_store: StudyStore, number: int, latest: bool) -> str:
     if others:
         listed = first_of([model.trial for model in others], 8)
         return f"{cannot} it reported no checkpoint; trials with a checkpoint: {listed}"
-    how = how_to_get_a_bundle(study_store.space.trainer)
-    return f"{cannot} it reported no checkpoint" + (f"; {how}" if how else "")
+    next_step = how_to_get_a_bundle(study_store.space.trainer)
+    return f"{cannot} it reported no checkpoint" + (f"; {next_step}" if next_step else "")
 
 
-def number_of(study_store: StudyStore, trial_id: str | None) -> int:
+def find_trial_number(study_store: StudyStore, trial_id: str | None) -> int:
     """Return the number of the trial with the given ID.
 
     If the ID is None, return the number of the best trial.
@@ -95,11 +95,12 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     best = study_store.winner()
     if best is None:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-        hint = "; use --trial with the id of a trial that has a checkpoint: "
-        more = f"{hint}{first_of(saved, 8)}" if saved else ""
-        raise InputError(
-            "export", f"this sweep has no completed trial with a value of the objective{more}"
-        )
+        text = "this sweep has no completed trial with a value of the objective"
+        if saved:
+            text += (
+                f"; use --trial with the id of a trial that has a checkpoint: {first_of(saved, 8)}"
+            )
+        raise InputError("export", text)
     return best
 
 
@@ -116,9 +117,10 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool) -> list[int]
     """
     numbers = [n for n in study_store.ranked() if saved_model(study_store, n, latest) is not None]
     if not numbers:
-        what = "its latest checkpoint" if latest else "a checkpoint"
+        checkpoint = "its latest checkpoint" if latest else "a checkpoint"
         raise InputError(
-            "--top", f"this sweep has no completed trial with a value of the objective and {what}"
+            "--top",
+            f"this sweep has no completed trial with a value of the objective and {checkpoint}",
         )
     return numbers[:count]
 
@@ -131,20 +133,20 @@ def front_numbers(study_store: StudyStore, latest: bool) -> list[int]:
         latest: See `saved_model`.
 
     Raises:
-        InputError: The sweep has only one objective, no complete trial has a value of every
+        InputError: The sweep has only metric objective, no complete trial has a value of every
             objective, or a trial of the front does not have the required checkpoint.
     """
     front = study_store.front()
     missing = [format_trial_id(n) for n in front if saved_model(study_store, n, latest) is None]
     if len(study_store.objectives.objectives) == 1:
-        one = study_store.objectives.objectives[0].metric
-        problem = f"needs several objectives, but this sweep has only one, `{one}`"
+        metric = study_store.objectives.objectives[0].metric
+        problem = f"needs several objectives, but this sweep has only metric, `{metric}`"
         problem += "; use --top K instead"
     elif not front:
         problem = "this sweep has no completed trial with a value of every objective"
     elif missing:
-        what = "latest checkpoint" if latest else "checkpoint"
-        problem = f"the {what} of trial {', '.join(missing)} is missing"
+        checkpoint = "latest checkpoint" if latest else "checkpoint"
+        problem = f"the {checkpoint} of trial {', '.join(missing)} is missing"
         problem += "; use --trial to export another trial"
     else:
         return front

@@ -25,8 +25,9 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
     repeats = study_store.space.repeats
     objectives = study_store.objectives
     configurations = study_store.configurations()
-    own = dict(configurations.trials[trial.first_trial])
-    result = own[number]
+    # Results of the trial and its repeats, by trial number
+    results = dict(configurations.trials[trial.first_trial])
+    result = results[number]
     aggregate = configurations.results()[trial.first_trial]
     if step is not None and step != result.best_step and repeats.count == 1:
         result = aggregate = _result_at(study_store, result, number, step)
@@ -42,7 +43,7 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
     if trial.data:
         facts["data"] = trial.data
     if repeats.count > 1:
-        values = {format_trial_id(n): r.value for n, r in own.items()}
+        values = {format_trial_id(n): r.value for n, r in results.items()}
         facts["repeats"] = {"aggregate": repeats.aggregate, "values": values}
     if len(objectives.objectives) > 1:
         names = [objective.metric for objective in objectives.objectives]

@@ -46,7 +46,7 @@ EXAMPLE_ROWS = 5
 # MLflow writes the example rows as JSON. If a row has more values than this number, as with large
 # images, the example is a single row
 EXAMPLE_VALUES = 10_000
-CHECK_TIMEOUT = 300.0
+CHECK_TIMEOUT = 300.0  # seconds
 README = "README.md"
 SINGLE = ""  # key of a model that is not a member of an ensemble
 
@@ -102,8 +102,8 @@ def write_bundle(
             f"{target}: already exists and is not a bundle, so sweeps does not replace it; name "
             "another folder"
         )
-    facts = _draft_manifest(code.load, info, training, members=members)
-    if not facts.columns:
+    draft = _draft_manifest(code.load, info, training, members=members)
+    if not draft.columns:
         expected = None
     if expected is not None and len(expected) != len(info.check):
         raise BundleError(
@@ -127,27 +127,31 @@ def write_bundle(
             for file, kind in _copy_model(model, place, code.left_out).items():
                 path = Path(manifest.DATA_FOLDER, place.relative_to(data_folder), file)
                 pickled[path.as_posix()] = kind
-        if facts.columns:
-            _write_rows(raw, facts.columns, data_folder / manifest.CHECK_ROWS)
+        if draft.columns:
+            _write_rows(raw, draft.columns, data_folder / manifest.CHECK_ROWS)
         if expected is not None:
             np.save(data_folder / manifest.CHECK_OUTPUT, expected)
         code_files, requirements = copy_code(code, Path(folder, "code"), list(folders))
-        known = {"requirements": requirements, "pickled": pickled, "checked": expected is not None}
-        facts = facts.model_copy(update=known)
-        _save_model(bundle, target, facts, raw=raw, data_folder=data_folder, code_files=code_files)
+        results = {
+            "requirements": requirements,
+            "pickled": pickled,
+            "checked": expected is not None,
+        }
+        draft = draft.model_copy(update=results)
+        _save_model(bundle, target, draft, raw=raw, data_folder=data_folder, code_files=code_files)
         (bundle / integrity.NO_BYTECODE).touch()
-        (bundle / README).write_text(model_card(facts), encoding="utf-8")
-        facts = facts.model_copy(update={"files": manifest.hash_files(bundle)})
-        facts.write(bundle)
+        (bundle / README).write_text(model_card(draft), encoding="utf-8")
+        draft = draft.model_copy(update={"files": manifest.hash_files(bundle)})
+        draft.write(bundle)
         speed = _check_in_fresh_process(bundle, target)
-        facts.model_copy(update={"rows_per_second": speed}).write(bundle)
+        draft.model_copy(update={"rows_per_second": speed}).write(bundle)
     return target
 
 
 def _draft_manifest(
     load: str, info: DatasetInfo, training: Facts, *, members: Sequence[Member]
 ) -> Manifest:
-    """Return the manifest without the fields that are known only after files are written."""
+    """Return the manifest without the fields that are results only after files are written."""
     classes = None if info.classes is None else [json_scalar(c) for c in info.classes]
     on_gpus = any(map(_had_gpus, [training, *(m.training for m in members)]))
     return Manifest.model_validate(
@@ -178,7 +182,7 @@ def _had_gpus(training: Facts) -> bool:
 def _save_model(
     bundle: Path,
     target: Path,
-    facts: Manifest,
+    draft: Manifest,
     *,
     raw: pd.DataFrame,
     data_folder: Path,
@@ -203,9 +207,9 @@ def _save_model(
                 loader_module=integrity.LOADER_MODULE,
                 data_path=str(data_folder),
                 code_paths=[str(path) for path in code_files],
-                signature=_signature(facts) if facts.columns else None,
-                input_example=_example(raw) if facts.columns else None,
-                pip_requirements=facts.requirements,
+                signature=_signature(draft) if draft.columns else None,
+                input_example=_example(raw) if draft.columns else None,
+                pip_requirements=draft.requirements,
             )
     except Exception as e:
         raise BundleError(
@@ -267,7 +271,7 @@ def _example(raw: pd.DataFrame) -> pd.DataFrame:
     """
     values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
     rows = raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
-    return rows.astype(dict.fromkeys(rows.select_dtypes("timedelta"), str))  # JSON has none
+    return rows.astype(dict.fromkeys(rows.select_dtypes("timedelta"), str))  # not in JSON
 
 
 def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], file: Path) -> None:
@@ -293,7 +297,7 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
 
 
-def _signature(facts: Manifest) -> ModelSignature:
+def _signature(draft: Manifest) -> ModelSignature:
     """Return the model's MLflow signature. The inputs are the raw columns.
 
     The outputs are the predictions and the probabilities.
@@ -306,21 +310,23 @@ def _signature(facts: Manifest) -> ModelSignature:
     # datetime, digits for a string, and 0 or 1 for a boolean. `AnyType` accepts all of these, and
     # `enforce_schema` checks the values.
     any_type = AnyType()  # type: ignore[no-untyped-call]
-    kind = _prediction_type(facts)
-    inputs = Schema([ColSpec(any_type, column.name) for column in facts.columns])
-    predictions = [ColSpec(kind, name) for name in facts.prediction_names]
-    probabilities = [ColSpec("double", name, required=False) for name in facts.probability_names]
+    kind = _prediction_type(draft)
+    inputs = Schema([ColSpec(any_type, column.name) for column in draft.columns])
+    predictions = [ColSpec(kind, name) for name in draft.prediction_names]
+    probabilities = [ColSpec("double", name, required=False) for name in draft.probability_names]
     return ModelSignature(inputs, Schema([*predictions, *probabilities]))
 
 
-def _prediction_type(facts: Manifest) -> str:
+def _prediction_type(draft: Manifest) -> str:
     """Return MLflow's name for the type of the predictions."""
-    if facts.task == MULTILABEL:
+    if draft.task == MULTILABEL:
         return "long"
-    kinds = {type(c) for c in facts.classes or (0.0,)}
-    if kinds <= {int, float}:
-        return "long" if kinds == {int} else "double"
-    return "boolean" if kinds == {bool} else "string"
+    if not draft.classes:
+        return "double"
+    types = {type(value) for value in draft.classes}
+    if types <= {int, float}:
+        return "long" if types == {int} else "double"
+    return "boolean" if types == {bool} else "string"
 
 
 def _check_in_fresh_process(bundle: Path, target: Path) -> float | None:

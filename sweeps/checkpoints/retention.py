@@ -7,7 +7,7 @@ from sweeps.core.files.checkpoint_files import newest_checkpoints, step_of
 from sweeps.core.trial import State
 from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study import ranking
-from sweeps.study.repeats import Configurations, settled
+from sweeps.study.repeats import Configurations, is_settled
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     whole = {
         first: own
         for first, own in ended.items()
-        if own and own[0][0] == first and settled([r for _, r in own], trials.repeats)
+        if own and own[0][0] == first and is_settled([r for _, r in own], trials.repeats)
     }
     finished = Configurations(whole, trials.repeats)
     results = {n: r for own in whole.values() for n, r in own}

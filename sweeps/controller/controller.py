@@ -168,7 +168,7 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
             return
         for number in list(self.search.interrupted):
-            self._decide(TrialLeft(self.study_store.existing(number)))
+            self._decide(TrialLeft(self.study_store.without_deleted_checkpoints(number)))
         # The earlier driver may have spent a budget and died before it stopped the sweep.
         self._check_limits()
 

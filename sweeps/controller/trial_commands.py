@@ -112,7 +112,7 @@ class TrialCommands:
 
     def _continued(self, number: int) -> TrialState:
         """Return the state of a trial that the pool runs again."""
-        state = self._store.existing(number)
+        state = self._store.without_deleted_checkpoints(number)
         # The last driver or pool may have died before the driver heard of the first attempt.
         return state.changed(attempt=max(1, state.attempt))
 
@@ -148,7 +148,9 @@ class TrialCommands:
             return
         self._store.append(event)
         if command.number in self.progress.running:
-            self._pool.renew.remote(command.rung, self._store.existing(command.number))
+            self._pool.renew.remote(
+                command.rung, self._store.without_deleted_checkpoints(command.number)
+            )
             self._store.sync()
 
     def pause(self, command: PauseTrial) -> None:

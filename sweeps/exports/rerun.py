@@ -36,7 +36,7 @@ from sweeps.study.ending import ending
 from sweeps.study.events import TrialStarted
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState, lineage_text
-from sweeps.study.transitions import applied, started
+from sweeps.study.transitions import apply_all, initial_state
 from sweeps.study.trial_building import recorded_trial
 
 if TYPE_CHECKING:
@@ -341,12 +341,12 @@ def train_once(
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
     objectives = Objectives.from_space(session.space)
-    state = started(TrialStarted(clock.time(), trial.number, trial), objectives)
+    state = initial_state(TrialStarted(clock.time(), trial.number, trial), objectives)
     pool.start.remote(state, str(folder), trains_at)
     life = pool.life.remote()
     while True:
         update = _await_update(session, trial.id, life, why_stop)
-        state = applied(state, update.events)
+        state = apply_all(state, update.events)
         if update.end is not None:
             return state, update.end
         if update.rung is not None:

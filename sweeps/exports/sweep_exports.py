@@ -214,7 +214,7 @@ class _Export:
         elif top is not None:
             numbers = trial_choice.best_numbers(store, top, self.latest)
         else:
-            numbers = [trial_choice.number_of(store, trial)]
+            numbers = [trial_choice.find_trial_number(store, trial)]
         targets = {
             number: self._target(number, output, several=pareto or top is not None)
             for number in numbers

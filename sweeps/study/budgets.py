@@ -72,16 +72,17 @@ class BudgetState:
         if ranking.tier(result) is None:
             return
         if len(self.goals) > 1:
-            front = {**self.front, number: result}
-            numbers = ranking.front(front.items(), self.goals)
-            better = number in numbers
-            self.front = {n: front[n] for n in numbers}
+            candidates = {**self.front, number: result}
+            self.front = {n: candidates[n] for n in ranking.front(candidates.items(), self.goals)}
+            is_improvement = number in self.front
+            leaders = list(self.front.values())
         else:
-            better = ranking.ahead(result, self.best[1] if self.best else None, self.goals[0])
-            if better:
+            leaders = [self.best[1]] if self.best else []
+            is_improvement = ranking.ahead(result, leaders[0] if leaders else None, self.goals[0])
+            if is_improvement:
                 self.best = number, result
-        leaders = [self.best[1]] if self.best else list(self.front.values())
-        if better and result.state is State.COMPLETE:
+                leaders = [result]
+        if is_improvement and result.state is State.COMPLETE:
             self.without_improvement = 0
         elif any(leader.state is State.COMPLETE for leader in leaders):
             self.without_improvement += 1

@@ -38,13 +38,13 @@ def ending(
         if missing is not None:
             wanted = State.FAIL
             error = error or _missing_metric(state, missing)
+    if final is None or wanted is not State.COMPLETE:
+        final = {}
     result = Result(
         wanted,
         error=error and shorten(masked(error)),
         reason=reason and masked(reason),
-        final={masked(name): value for name, value in (final or {}).items()}
-        if wanted is State.COMPLETE
-        else {},
+        final={masked(name): value for name, value in final.items()},
     )
     return TrialEnded(time, state.number, result)
 
@@ -57,6 +57,7 @@ def _missing_metric(state: TrialState, metric: str) -> str:
     values = [report.metrics[metric] for report in state.reports if metric in report.metrics]
     if not values:
         return f"the loop ended without reporting the {kind} metric `{metric}`"
-    is_number = metric != objectives.metric and not all(map(math.isnan, values))
-    where = "at the trial's best step" if is_number else f"in all {state.steps} reports"
+    # The step at which the leading metric is best is not NaN, unless all its values are NaN.
+    has_numbers = metric != objectives.metric and not all(map(math.isnan, values))
+    where = "at the trial's best step" if has_numbers else f"in all {state.steps} reports"
     return f"the {kind} metric `{metric}` was NaN {where}"

@@ -152,11 +152,12 @@ def describe_error(error: Fault | ValidationError) -> str:
     if isinstance(error, Fault):
         return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
+    # The first part of the location is the type of the record.
     place = ".".join(map(str, first["loc"][1:]))
     text = first["msg"].removeprefix("Value error, ")
-    return (
-        f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
-    )
+    if place:
+        return f"is a record with a wrong `{place}`: {text}"
+    return f"is not a valid record: {text}"
 
 
 def is_given(t: FrozenTrial) -> bool:
@@ -172,10 +173,8 @@ def has_started(t: FrozenTrial) -> bool:
 
 def has_ended(t: FrozenTrial) -> bool:
     """Return True if the end of a trial is recorded, also if Optuna's trial is still open."""
-    ended = is_given(t)
-    for batch in batches_of(t.user_attrs):
-        ended = ended or batch["events"][-1]["event"] == "ended"
-    return ended
+    batches = batches_of(t.user_attrs)
+    return is_given(t) or any(batch["events"][-1]["event"] == "ended" for batch in batches)
 
 
 def batches_of(attributes: Mapping[str, Any], first: int = 0) -> Iterator[Any]:
@@ -221,6 +220,6 @@ def with_batch(
     if state is None:
         first = next(events)
         assert isinstance(first, TrialStarted), first
-        state = transitions.started(first, objectives)
-    state = transitions.applied(state, events)
+        state = transitions.initial_state(first, objectives)
+    state = transitions.apply_all(state, events)
     return state.changed(at=content.at, batches=state.batches + 1)

@@ -132,6 +132,7 @@ class Perturbation:
 
 
 def _without_steps(trial: Any) -> Any:
+    """Return the JSON object of a trial without preprocessing steps; see `TrialStarted.trial`."""
     return {**trial, "preprocessor": ()} if isinstance(trial, dict) else trial
 
 
@@ -234,20 +235,20 @@ class TrialReported(TrialEvent):
     worker_seconds: Seconds = 0.0
 
 
-def joined(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
-    """Return the events of a trial with those `TrialReported` as one that follow each other."""
+def merge_reports(events: Iterable[TrialEvent]) -> tuple[TrialEvent, ...]:
+    """Merge successive events `TrialReported` of a trial into one. Other events stay the same."""
     merged: list[TrialEvent] = []
     for event in events:
         last = merged[-1] if merged else None
         if isinstance(event, TrialReported) and isinstance(last, TrialReported):
-            event = replace(
+            merged[-1] = replace(
                 event,
                 reports=last.reports + event.reports,
                 checkpoint=event.checkpoint or last.checkpoint,
                 best=event.best or last.best,
             )
-            merged.pop()
-        merged.append(event)
+        else:
+            merged.append(event)
     return tuple(merged)
 
 

@@ -73,26 +73,27 @@ class JournalReader(JournalFileBackend):
             DamagedStudy: A record is damaged, or is not allowed after the records before it.
         """
         rules = Rules() if log_number_from == 0 else None
-        offsets = self._log_number_offset
+        offsets = self._log_number_offset  # Optuna's: offset of a record in the file, by its number
         with open(self._file_path, "rb", opener=open_regular) as f:
             # Records that are written from now on are read by the next call.
-            end = os.fstat(f.fileno()).st_size
-            at = f.seek(offsets.get(log_number_from, 0))
+            file_size = os.fstat(f.fileno()).st_size
+            offset = f.seek(offsets.get(log_number_from, 0))
             number = log_number_from if log_number_from in offsets else 0
-            torn = False
+            is_torn = False
             for line in f:
-                at += len(line)
-                if at > end or not line.endswith(b"\n"):
+                offset += len(line)
+                if offset > file_size or not line.endswith(b"\n"):
                     return
-                if torn:
+                if is_torn:
                     raise damaged(self.path, number + 1, "is not JSON")
-                # An error, unless this is the last line: a crash can damage the last line.
-                if (record := parse_line(line)) is NOTHING:
-                    torn = True
+                record = parse_line(line)
+                if record is NOTHING:
+                    # A crash can damage the last line. Another line after this one is an error.
+                    is_torn = True
                     continue
                 number += 1
                 offsets.clear()  # Only the latest offset is needed.
-                offsets[number] = at
+                offsets[number] = offset
                 if number <= log_number_from:
                     continue
                 self.line = number
@@ -149,17 +150,16 @@ class Journal(JournalReader):
         for record in logs:
             if record.get("op_code") == JournalOperation.CREATE_TRIAL:
                 record["trial_id"] = self.trials
-        remaining = memoryview(
-            "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode()
-        )
+        lines = [json.dumps(record, separators=(",", ":")) + "\n" for record in logs]
+        remaining = memoryview("".join(lines).encode())
         with open(self._file_path, "ab", buffering=0, opener=open_regular) as f:
             size = f.tell()
             try:
-                while remaining:
+                while remaining:  # An unbuffered file may write only a part of the bytes.
                     remaining = remaining[f.write(remaining) :]
-            # for example, the disk is full: remove the partial record, so that a later append can
-            # succeed
             except BaseException:
+                # For example, the disk is full. Without the partial record, a later append can
+                # succeed.
                 f.truncate(size)
                 raise
         self._written = True
@@ -199,9 +199,11 @@ def torn_tail_start(data: bytes) -> int:
     Args:
         data: Content of the journal file.
     """
-    end = data.rfind(b"\n") + 1
-    start = data.rfind(b"\n", 0, max(0, end - 1)) + 1
-    return start if end and parse_line(data[start:end]) is NOTHING else end
+    lines_end = data.rfind(b"\n") + 1
+    last_line = data.rfind(b"\n", 0, max(0, lines_end - 1)) + 1  # offset of the last whole line
+    if lines_end and parse_line(data[last_line:lines_end]) is NOTHING:
+        return last_line
+    return lines_end
 
 
 def cut_torn_tail(journal: Path) -> int:

@@ -26,6 +26,7 @@ from sweeps.core.json_values import Numbers, Text, is_number
 
 from .event_records import EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
 
+# Optuna's numbers for the states of a trial: 0 to 4
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
 # Returned by `parse_line` for a line that is not JSON.
 NOTHING = object()
@@ -40,6 +41,7 @@ def _time(text: str) -> str:
 
 def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
     for name, value in attribute.items():
+        # A violation may be infinite or NaN, which `is_number` refuses.
         if name.startswith("constraints:") and not (type(value) is float or is_number(value)):
             raise ValueError(f"`{name}` must be a number")
         if name == "fixed_params" and type(value) is not dict:
@@ -102,25 +104,25 @@ class CreateStudy(_Record):
     directions: Annotated[list[Annotated[int, Field(ge=1, le=2)]], Field(min_length=1)]
 
 
-class _OfStudy(_Record):
+class _StudyRecord(_Record):
     study_id: Literal[0]
 
 
-class StudyAttribute(_OfStudy):
+class StudyAttribute(_StudyRecord):
     """A user attribute of the study, such as `judged`."""
 
     op_code: Literal[2]
     user_attr: Attribute
 
 
-class StudySystemAttribute(_OfStudy):
+class StudySystemAttribute(_StudyRecord):
     """A system attribute of the study, which a sampler has set."""
 
     op_code: Literal[3]
     system_attr: Attribute
 
 
-class CreateTrial(_OfStudy):
+class CreateTrial(_StudyRecord):
     """Creation of a trial.
 
     For an initial point with a known result, this record holds the whole trial.
@@ -166,11 +168,11 @@ class CreateTrial(_OfStudy):
         return self
 
 
-class _OfTrial(_Record):
+class _TrialRecord(_Record):
     trial_id: Annotated[int, Field(ge=0)]
 
 
-class SetParam(_OfTrial):
+class SetParam(_TrialRecord):
     """Value of one parameter of a trial."""
 
     op_code: Literal[5]
@@ -179,7 +181,7 @@ class SetParam(_OfTrial):
     distribution: Text
 
 
-class SetState(_OfTrial):
+class SetState(_TrialRecord):
     """Change of a trial's state: the start of a trial that was enqueued, or the end of a trial."""
 
     op_code: Literal[6]
@@ -200,7 +202,7 @@ class SetState(_OfTrial):
         return self
 
 
-class SetIntermediateValue(_OfTrial):
+class SetIntermediateValue(_TrialRecord):
     """The value of the leading metric (see `Objectives.metric`) that a trial reported at a rung."""
 
     op_code: Literal[7]
@@ -208,22 +210,23 @@ class SetIntermediateValue(_OfTrial):
     intermediate_value: float
 
 
-class TrialAttribute(_OfTrial):
+class TrialAttribute(_TrialRecord):
     """A user attribute of a trial, such as `events.0`."""
 
     op_code: Literal[8]
     user_attr: Attribute
 
 
-class TrialSystemAttribute(_OfTrial):
+class TrialSystemAttribute(_TrialRecord):
     """A system attribute of a trial, which Optuna or a sampler has set."""
 
     op_code: Literal[9]
     system_attr: Annotated[Attribute, AfterValidator(_system_attribute)]
 
 
-OfTrial = SetParam | SetState | SetIntermediateValue | TrialAttribute | TrialSystemAttribute
-Record = CreateStudy | StudyAttribute | StudySystemAttribute | CreateTrial | OfTrial
+# Records about a trial that exists
+ChangeTrial = SetParam | SetState | SetIntermediateValue | TrialAttribute | TrialSystemAttribute
+Record = CreateStudy | StudyAttribute | StudySystemAttribute | CreateTrial | ChangeTrial
 RECORD: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="op_code")])
 
 

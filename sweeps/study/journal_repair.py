@@ -50,34 +50,36 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
     """Rebuild a journal, given its content and the search space of the sweep."""
     lines = data.split(b"\n")
     records = [record for record in map(parse_line, lines) if is_valid(RECORD, record)]
-    study = [record for record in records if "trial_id" not in record]
-    trials: dict[int, list[Record]] = defaultdict(list)
+    study_records = [record for record in records if "trial_id" not in record]
+    records_of: dict[int, list[Record]] = defaultdict(list)  # by the number of the trial
     for record in records:
         # No trial has a number beyond the number of lines: such a number is damaged.
         if record.get("trial_id", len(lines)) < len(lines):
-            trials[record["trial_id"]].append(record)
-    created = [number for number, own in trials.items() if any(map(_creates, own))]
+            records_of[record["trial_id"]].append(record)
+    created = [number for number, own in records_of.items() if any(map(_creates, own))]
     dimensions = {dimension.name: distribution_of(dimension) for dimension in space.dimensions}
-    for header in (study, [*_study_records(study, space), *study]):
+    # If the records about the study lack its objectives, new ones from the space precede them.
+    for header in (study_records, [*_study_records(study_records, space), *study_records]):
         rules = Rules(dimensions)
-        kept = [record for record in header if rules.fault(record) is None]
+        rebuilt = [record for record in header if rules.fault(record) is None]
         if rules.has_objectives:
             break
     lost: set[int] = set()
     for number in range(max(created, default=-1) + 1):
-        own = sorted(trials[number], key=_creates, reverse=True)
+        # All records of the trial; without foreign ones; its creation alone; a trial not started
+        own = sorted(records_of[number], key=_creates, reverse=True)
         whole = _whole_part(rules, own)
         candidates = [own, whole, own[:1], [_placeholder(number)]]
-        chosen = _first_accepted(rules, space, candidates, lost)
+        accepted = _first_accepted(rules, space, candidates, lost)
         trial = rules.trials[number]
-        if chosen not in (own, whole) or (trial.state == RUNNING and not trial.started):
+        if accepted not in (own, whole) or (trial.state == RUNNING and not trial.started):
             lost.add(number)
-        kept += chosen
-    ended = {n: trial.has_ended for n, trial in enumerate(rules.trials) if trial.started}
+        rebuilt += accepted
+    started = [(number, trial) for number, trial in enumerate(rules.trials) if trial.started]
     return RebuiltJournal(
-        b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in kept),
-        ended=_ids(n for n, has_ended in ended.items() if has_ended),
-        unfinished=_ids(n for n, has_ended in ended.items() if not has_ended),
+        b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in rebuilt),
+        ended=_ids(number for number, trial in started if trial.has_ended),
+        unfinished=_ids(number for number, trial in started if not trial.has_ended),
         lost=_ids(lost),
     )
 
@@ -85,30 +87,35 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
 def _whole_part(rules: Rules, own: Sequence[Record]) -> list[Record]:
     """Return the records of an ended trial, without those that do not belong to it.
 
-    A record of another trial may have got its number. The batches of a trial are numbered, so a
-    trial with an end has lost none. Return [] for any other trial.
+    A damaged record of another trial may have the number of this trial. The batches of a trial are
+    numbered, so a trial with an end has lost none. Return [] for any other trial.
+
+    Args:
+        rules: The rules after all trials before this one. They do not change.
+        own: All records with the trial's number, its creation first.
     """
     number = len(rules.trials)
-    kept = [record for record in own if rules.fault(record) is None]
+    valid = [record for record in own if rules.fault(record) is None]
     has_ended = number < len(rules.trials) and rules.trials[number].has_ended
     del rules.trials[number:]
-    return kept if has_ended else []
+    return valid if has_ended else []
 
 
 def _has_its_parameters(space: Space, number: int, records: Sequence[Record]) -> bool:
     """Return whether the start of a trial has the parameters that belong to its keys."""
-    first = f"{EVENTS_PREFIX}0"
-    batches = (record["user_attr"] for record in records if first in record.get("user_attr", {}))
-    if (batch := next(batches, None)) is None:
+    attributes = [record.get("user_attr", {}) for record in records]
+    name = f"{EVENTS_PREFIX}0"
+    first_batch = next((attribute[name] for attribute in attributes if name in attribute), None)
+    if first_batch is None:
         return True
-    start = batch[first]["events"][0]
+    start = first_batch["events"][0]
     try:
         trial = build_trial(space, number, lambda dimension: start["keys"][dimension.name])
     except (KeyError, TypeError, ValueError):
         return False
-    known = {"params": trial.params, "labels": trial.labels, "data": trial.data}
+    expected = {"params": trial.params, "labels": trial.labels, "data": trial.data}
     recorded = start["trial"]
-    return all(recorded.get(name, {}) == to_json_value(value) for name, value in known.items())
+    return all(recorded.get(field, {}) == to_json_value(value) for field, value in expected.items())
 
 
 def _first_accepted(
@@ -117,17 +124,19 @@ def _first_accepted(
     """Return the first list of records that can be the next trial, and add it to the rules.
 
     A trial that repeats a lost trial is lost, too.
+
+    Args:
+        rules: The rules after all trials before this one.
+        space: The search space.
+        candidates: Lists of records; the last one can always be a trial.
+        lost: Numbers of the lost trials so far.
     """
     number = len(rules.trials)
     for records in candidates:
-        first = records[0].get("user_attrs", {}).get(REPEAT_OF) if records else None
-        accepted = all(rules.fault(record) is None for record in records)
-        if (
-            records
-            and first not in lost
-            and accepted
-            and _has_its_parameters(space, number, records)
-        ):
+        if not records or records[0].get("user_attrs", {}).get(REPEAT_OF) in lost:
+            continue
+        are_valid = all(rules.fault(record) is None for record in records)
+        if are_valid and _has_its_parameters(space, number, records):
             return records
         del rules.trials[number:]
     raise AssertionError(f"trial {number} has no placeholder")

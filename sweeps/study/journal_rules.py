@@ -104,7 +104,7 @@ class Rules:
             raise Fault("comes before the record that begins the study")
         elif isinstance(record, records.CreateTrial):
             self._create_trial(record)
-        elif isinstance(record, records.OfTrial):
+        elif isinstance(record, records.ChangeTrial):
             self._change_trial(record)
         elif isinstance(record, records.StudyAttribute):
             self._set_study_attribute(*next(iter(record.user_attr.items())))
@@ -160,7 +160,7 @@ class Rules:
         if not isinstance(start, TrialStarted) or start.given is None:
             raise Fault("creates a complete trial that is not an initial point")
 
-    def _change_trial(self, record: records.OfTrial) -> None:
+    def _change_trial(self, record: records.ChangeTrial) -> None:
         number = record.trial_id
         if number >= len(self.trials):
             raise Fault(
@@ -249,7 +249,8 @@ class Rules:
         return events
 
     def _start(self, trial: JournalTrial, started: Trial) -> None:
-        if different := started.labels.keys() ^ trial.params:
+        different = started.labels.keys() ^ trial.params  # the names that only one of them has
+        if different:
             raise Fault(
                 f"starts trial {started.id} with other parameters than the earlier lines about "
                 f"this trial; only one of the two has: {', '.join(sorted(different))}"

@@ -35,11 +35,11 @@ class Log(Sequence[T]):
         return self._length
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        chosen = range(self._length)[place]
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        chosen = range(self._length)[index]
         if isinstance(chosen, int):
             return self._elements[chosen]
         return [self._elements[i] for i in chosen]

@@ -79,19 +79,21 @@ class Objectives:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Objectives:
         """Build the objectives from the JSON object that `to_json` returned."""
-        objectives = tuple(Objective(*o) for o in content["objectives"])
-        flags = (bool(content.get("cross_validated")), bool(content.get("on_more_rows")))
-        return cls(objectives, tuple(Constraint(*c) for c in content["constraints"]), *flags)
+        return cls(
+            tuple(Objective(*o) for o in content["objectives"]),
+            tuple(Constraint(*c) for c in content["constraints"]),
+            cross_validated=bool(content.get("cross_validated")),
+            on_more_rows=bool(content.get("on_more_rows")),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the objectives and constraints as a JSON object for the study."""
-        objectives = [[o.metric, o.goal] for o in self.objectives]
-        known = {
-            "objectives": objectives,
+        content: dict[str, Any] = {
+            "objectives": [[o.metric, o.goal] for o in self.objectives],
             "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints],
         }
         flags = {"cross_validated": self.cross_validated, "on_more_rows": self.on_more_rows}
-        return known | {name: True for name, is_set in flags.items() if is_set}
+        return content | {name: True for name, is_set in flags.items() if is_set}
 
     @cached_property
     def reported_metrics(self) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ class Objectives:
         """
         lead = str(self.metric)
         for step, value in curve:
-            metrics = {name: _at(values, step) for name, values in others.items() if values}
+            metrics = {name: _value_at(values, step) for name, values in others.items() if values}
             yield step, {**metrics, lead: value}
 
     @property
@@ -197,23 +199,25 @@ class Objectives:
             curve = [min(curve, key=lambda pair: key({self.metric: pair[1]}))]
         reports = self.step_metrics(curve, others)
         step, metrics = min(reports, key=lambda report: key(report[1]), default=(None, {}))
-        if key(metrics) == UNKNOWN:
+        if key(metrics) == UNKNOWN:  # even the best value is NaN
             step = None
             metrics.pop(str(self.metric), None)
-        if self.metric is None:
+        if self.metric is None:  # the last step is the best step; 0 means that there is no report
             step = steps or None
         known = dict(cost) | metrics
         if state is State.COMPLETE and final:
             known |= {name: final[name] for name in self.reported_metrics if name in final}
             step = steps if self.metric in final else step
         numbers = {name: value for name, value in known.items() if not math.isnan(value)}
-        values = tuple(
-            numbers.get(o.metric) if o.metric not in COSTS or state is State.COMPLETE else None
-            for o in self.objectives
-        )
+        values = [numbers.get(o.metric) for o in self.objectives]
+        if state is not State.COMPLETE:
+            values = [
+                None if o.metric in COSTS else value
+                for o, value in zip(self.objectives, values, strict=True)
+            ]
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
         missing = next((name for name in self.reported_metrics if name not in numbers), None)
-        return TrialScore(step, values, known, feasible, missing)
+        return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return by how much each constraint is violated, by metric.
@@ -230,10 +234,10 @@ class Objectives:
         return {c.metric: c.violation(metrics.get(c.metric, math.nan)) for c in self.constraints}
 
 
-def _at(values: Curve, step: int) -> float:
+def _value_at(values: Curve, step: int) -> float:
     """Return the value at a step, or else the last value before it.
 
     If there is none, return the first value. `values` is not empty.
     """
-    place = bisect.bisect_right(values, step, key=lambda pair: pair[0])
-    return values[max(0, place - 1)][1]
+    later = bisect.bisect_right(values, step, key=lambda pair: pair[0])  # first value after step
+    return values[max(0, later - 1)][1]

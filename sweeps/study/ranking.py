@@ -103,7 +103,8 @@ def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) 
         b: Values of the second trial.
         minimize: One boolean for each objective: True if smaller values are better.
     """
-    pairs = [(x, y) if low else (y, x) for x, y, low in zip(a, b, minimize, strict=True)]
+    # Larger values are swapped, so that the smaller value of each pair is always the better one.
+    pairs = [(x, y) if small else (y, x) for x, y, small in zip(a, b, minimize, strict=True)]
     return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
 
 
@@ -117,14 +118,17 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
         results: (trial number, result) pairs. NaN and infinity are treated as missing values.
         minimize: One boolean for each objective: True if smaller values are better.
     """
-    ranks: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
+    # (number, values) pairs of the trials, by tier
+    tiers: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for number, result in results:
         values = tuple(v for v in result.values if v is not None and math.isfinite(v))
         rank = tier(result)
         if rank is not None and len(values) == len(minimize):
-            ranks.setdefault(rank, []).append((number, values))
+            tiers.setdefault(rank, []).append((number, values))
+    if not tiers:
+        return []
     best: list[tuple[int, tuple[float, ...]]] = []
-    for number, values in sorted(ranks[min(ranks)]) if ranks else ():
+    for number, values in sorted(tiers[min(tiers)]):
         if not any(dominates(other, values, minimize) for _, other in best):
             best = [(n, v) for n, v in best if not dominates(values, v, minimize)]
             best.append((number, values))
@@ -140,7 +144,9 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
         results: (trial number, result) pairs.
         minimize: True if smaller values are better.
     """
-    ranks = ((_rank(result, minimize), number) for number, result in results)
-    return [
-        number for _, number in sorted((rank, number) for rank, number in ranks if rank is not None)
-    ]
+    pairs = []
+    for number, result in results:
+        rank = _rank(result, minimize)
+        if rank is not None:
+            pairs.append((rank, number))
+    return [number for _, number in sorted(pairs)]

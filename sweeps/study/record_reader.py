@@ -85,14 +85,14 @@ class Record:
         Args:
             limit: `limits.max_trials`.
         """
-        firsts = Counter(t.result.state for t in self.ran if t.trial.repeat_of is None)
-        complete = firsts[State.COMPLETE]
+        # Number of first trials in each state
+        counts = Counter(t.result.state for t in self.ran if t.trial.repeat_of is None)
         return known_total(
             limit,
-            complete,
-            firsts.total() - firsts[State.RUNNING] - complete,
-            self.repeats,
-            self.stops,
+            complete=counts[State.COMPLETE],
+            incomplete=counts[State.PRUNED] + counts[State.FAIL],
+            repeats=self.repeats,
+            scheduler_stops=self.stops,
         )
 
     @property
@@ -170,17 +170,17 @@ class RecordReader:
     def __init__(self, folder: Path):
         self.folder = folder
         self._study: Any = None
-        self._journal: int | None = None  # number of the file in its file system
+        self._inode: int | None = None  # of the journal, which a repair replaces
         self._states: dict[int, TrialState] = {}
 
     def read(self) -> Record | None:
         """Return the content of the study. See `read`, the function."""
         journal = storage.journal_in(self.folder)
-        number = journal.stat().st_ino if journal.is_file() else None
-        if self._study is None or number is None or number != self._journal:
+        inode = journal.stat().st_ino if journal.is_file() else None
+        if self._study is None or inode is None or inode != self._inode:
             self._study = _study(self.folder)
             self._states = {}
-            self._journal = number
+            self._inode = inode
         if self._study is None:
             return None
         objectives = _objectives(self._study)
@@ -248,13 +248,14 @@ def _events_of_trial(t: FrozenTrial, objectives: Objectives) -> Iterator[TrialEv
     for batch in batches_of(t.user_attrs):
         for event in read_batch(t.number, batch).events:
             if isinstance(event, TrialStarted):
-                state = transitions.started(event, objectives)
+                state = transitions.initial_state(event, objectives)
             else:
                 assert state is not None
                 state = transitions.apply(state, event)
             if not isinstance(event, TrialPaused | TrialEnded):
                 yield event
     assert state is not None
+    # `event` is the trial's last event.
     if state.paused_at is not None:
         yield TrialPaused(event.time, t.number, state.paused_at)
     else:

@@ -25,7 +25,7 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def merged(results: Sequence[Result], repeats: Repeats) -> Result:
+def merge(results: Sequence[Result], repeats: Repeats) -> Result:
     """Return the result of a configuration.
 
     A configuration is COMPLETE if all its trials are COMPLETE. If only some trials are COMPLETE,
@@ -43,22 +43,15 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """
     if repeats.count == 1:
         return results[0]
-    aggregated = [r for r in results if r.state is State.COMPLETE] or [
-        r for r in results if r.state is State.PRUNED
-    ]
+    complete = [r for r in results if r.state is State.COMPLETE]
+    aggregated = complete or [r for r in results if r.state is State.PRUNED]
     if not aggregated or results[0].state is State.RUNNING:
         return results[0]
-    state = (
-        State.COMPLETE
-        if aggregated[0].state is State.COMPLETE and len(aggregated) == repeats.count
-        else State.PRUNED
-    )
-    values = tuple(
-        _aggregate(column, repeats) for column in zip(*(r.values for r in aggregated), strict=True)
-    )
+    values_by_objective = zip(*(r.values for r in aggregated), strict=True)
+    values = tuple(_aggregate(values, repeats) for values in values_by_objective)
     return replace(
         aggregated[0],
-        state=state,
+        state=State.COMPLETE if len(complete) == repeats.count else State.PRUNED,
         value=values[0],
         values=values,
         feasible=all(r.feasible for r in aggregated),
@@ -66,13 +59,14 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
 
 
 def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None:
+    """Return the aggregate of the trials' values of one objective; None if a value is unknown."""
     known_values = [v for v in values if v is not None]
     if len(known_values) == len(values):
         return float(AGGREGATES[repeats.aggregate](known_values))
     return None
 
 
-def settled(results: Sequence[Result], repeats: Repeats) -> bool:
+def is_settled(results: Sequence[Result], repeats: Repeats) -> bool:
     """Return True if all trials of a configuration have ended, so that its result is final.
 
     If the first trial was pruned or failed, the configuration has no repeats.
@@ -103,9 +97,8 @@ def known_total(
         repeats: Number of trials of each configuration.
         scheduler_stops: True if the scheduler may stop trials.
     """
-    return max_trials + (repeats.count - 1) * (
-        complete if scheduler_stops else max_trials - incomplete
-    )
+    repeated = complete if scheduler_stops else max_trials - incomplete
+    return max_trials + (repeats.count - 1) * repeated
 
 
 @dataclass(frozen=True)
@@ -135,15 +128,15 @@ class Configurations:
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):
-            groups.setdefault(number if repeat_of is None else repeat_of, []).append(
-                (number, result)
-            )
+            first = number if repeat_of is None else repeat_of
+            groups.setdefault(first, []).append((number, result))
         return cls(groups, repeats)
 
     def results(self) -> dict[int, Result]:
         """Return the result of each configuration, by the number of its first trial."""
         return {
-            first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()
+            first: merge([result for _, result in pairs], self.repeats)
+            for first, pairs in self.trials.items()
         }
 
     def winner(self, goals: Sequence[bool]) -> int | None:
@@ -155,7 +148,9 @@ class Configurations:
         Returns:
             The number; None if no configuration has a value, or if there are several objectives.
         """
-        first = ranking.winner(self.results().items(), goals[0]) if len(goals) == 1 else None
+        if len(goals) > 1:
+            return None
+        first = ranking.winner(self.results().items(), goals[0])
         if first is None:
             return None
         best = ranking.winner(self.trials[first], goals[0])

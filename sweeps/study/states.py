@@ -202,6 +202,7 @@ class TrialState:
         place = bisect.bisect_left(reports, step, key=lambda report: report.step)
         if place == len(reports) or reports[place].step != step:
             return UNKNOWN
+        # A metric that this report lacks has its latest value in an earlier report.
         metrics: dict[str, float] = {}
         missing = set(self.objectives.reported_metrics)
         while missing and place >= 0:
@@ -246,7 +247,7 @@ class TrialState:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
         trial = self.trial
         result = self.result
-        shown: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "trial": trial.id,
             "state": result.state.name,
             "value": result.value,
@@ -268,23 +269,23 @@ class TrialState:
             "began": self.began.isoformat(timespec="seconds"),
             "ended": self.ended and self.ended.isoformat(timespec="seconds"),
         }
-        rare = {
+        optional = {  # left out if they are empty
             "final": result.final,
-            "repeats": trial.repeat_of is not None and format_trial_id(trial.repeat_of),
+            "repeats": None if trial.repeat_of is None else format_trial_id(trial.repeat_of),
             "enqueued": trial.enqueued,
             "data": trial.data,
             "failed_attempts": [attempt.error for attempt in self.failed_attempts],
             "places": [asdict(place) for place in self.places],
             "sizes": [asdict(size) for size in self.sizes],
             "lineage": [
-                {"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params}
-                for t in self.lineage
+                {"step": p.step, "donor": p.donor, "from": p.donor_step, "params": p.params}
+                for p in self.lineage
             ],
         }
-        shown |= {name: value for name, value in rare.items() if value}
+        facts |= {name: value for name, value in optional.items() if value}
         if self.started.bracket is not None:
-            shown["bracket"] = self.started.bracket
-        content: dict[str, Any] = to_json_value(shown)
+            facts["bracket"] = self.started.bracket
+        content: dict[str, Any] = to_json_value(facts)
         return content
 
 

@@ -30,8 +30,9 @@ from .event_records import has_ended, is_given
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for
 # `postgresql` differs between versions.
 DRIVER = "postgresql+psycopg2"
-# Settings of libpq that detect a dead connection. A setting in the URL has priority.
-PATIENCE = {
+# Settings of libpq that detect a dead connection: seconds, a count, and milliseconds for
+# `tcp_user_timeout`. A setting in the URL has priority.
+CONNECTION_SETTINGS = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -41,12 +42,12 @@ PATIENCE = {
 # Ways to prove who connects that do not reveal the password to the server. The URL in a sweep's
 # folder may come from a stranger, and libpq sends $PGPASSWORD to every server that asks for it.
 SAFE_AUTHENTICATION = "scram-sha-256,gss,none"
-LIBPQ_WITH_REQUIRE_AUTH = 160000
+LIBPQ_WITH_REQUIRE_AUTH = 160000  # libpq 16, the first version that has `require_auth`
 SCHEMES = ("postgresql", DRIVER)
 # Full URLs given to this process, by the URL without secrets, which the sweep's folder does not
 # store. Other processes get the secrets from libpq's environment variables, such as PGPASSWORD, or
 # from ~/.pgpass.
-_whole: dict[str, str] = {}
+_full_urls: dict[str, str] = {}
 
 
 def check(url: str) -> None:
@@ -103,7 +104,7 @@ def remember(url: str) -> str:
         The URL without the secrets.
     """
     bare = without_password(url)
-    _whole[bare] = url
+    _full_urls[bare] = url
     remember_uri(url)
     return bare
 
@@ -131,7 +132,7 @@ def place_of(folder: Path) -> tuple[str, str] | None:
             str(SweepFolder(folder).origin),
             "`storage` and `study`, which name the database of the study, must be texts",
         )
-    return _whole.get(bare, bare), origin["study"]
+    return _full_urls.get(bare, bare), origin["study"]
 
 
 def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
@@ -155,12 +156,11 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
     from .journal import Journal
 
     if (place := place_of(folder)) is not None:
-        database = connect(place[0])
-        studies = [study for study in database.get_all_studies() if study.study_name == place[1]]
-        check_trial_count(
-            folder, lambda: [t for study in studies for t in _trials(database, study)]
-        )
-        return database, place[1], lambda: None  # a database flushes by itself
+        url, name = place
+        database = connect(url)
+        studies = [study for study in database.get_all_studies() if study.study_name == name]
+        check_trial_count(folder, lambda: _trials(database, studies))
+        return database, name, lambda: None  # a database flushes by itself
     path = journal_in(folder)
     if not path.exists():
         check_trial_count(folder)
@@ -169,12 +169,13 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
     # The study's name is read from the journal: a space without `name` is named by its path, and
     # the path changes if the folder is copied.
     studies = opened.get_all_studies()
-    check_trial_count(folder, lambda: [t for study in studies[:1] for t in _trials(opened, study)])
+    check_trial_count(folder, lambda: _trials(opened, studies[:1]))
     return opened, studies[0].study_name if studies else None, journal.sync
 
 
-def _trials(opened: Any, study: Any) -> list[Any]:
-    return list(opened.get_all_trials(study._study_id, deepcopy=False))
+def _trials(opened: Any, studies: Iterable[Any]) -> list[Any]:
+    """Return Optuna's trials of some studies in a storage."""
+    return [t for study in studies for t in opened.get_all_trials(study._study_id, deepcopy=False)]
 
 
 def journal_in(folder: Path) -> Path:
@@ -207,24 +208,27 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     result = read_result(folder)
     if result is None:
         return
-    finished = [t for t in trials() if has_ended(t)]
-    ended, given = (
-        {format_trial_id(t.number) for t in finished if is_given(t) is flag}
-        for flag in (False, True)
-    )
-    if (problem := contradiction(ended, given, result)) is None:
+    ended: set[str] = set()
+    given: set[str] = set()  # initial points with known results
+    for t in trials():
+        if has_ended(t):
+            (given if is_given(t) else ended).add(format_trial_id(t.number))
+    problem = contradiction(ended, given, result)
+    if problem is None:
         return
-    if (place := place_of(folder)) is None:
+    place = place_of(folder)
+    if place is None:
         text = (
             f"{problem}; `{repair_command(folder)}` renames {RESULT}, so that a resume "
             "runs the missing trials again"
         )
         raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
+    url, name = place
     restore = (
-        f"restore the study `{place[1]}` from a backup, or rename {RESULT} and resume the sweep, "
+        f"restore the study `{name}` from a backup, or rename {RESULT} and resume the sweep, "
         "to run the missing trials again"
     )
-    raise DamagedStudy(Problem(without_password(place[0]), f"{problem}; {restore}"))
+    raise DamagedStudy(Problem(without_password(url), f"{problem}; {restore}"))
 
 
 def connect(url: str) -> Any:
@@ -242,8 +246,8 @@ def connect(url: str) -> Any:
     from sqlalchemy.exc import SQLAlchemyError
 
     settings = parse_qs(urlsplit(url).query)
-    arguments: dict[str, Any] = {k: v for k, v in PATIENCE.items() if k not in settings}
-    if url not in _whole.values():
+    arguments: dict[str, Any] = {k: v for k, v in CONNECTION_SETTINGS.items() if k not in settings}
+    if url not in _full_urls.values():
         arguments |= _safe_authentication()
     engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": arguments}
     try:

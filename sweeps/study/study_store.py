@@ -8,7 +8,7 @@ them after the events.
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from sweeps.core.files.checkpoint_files import (
     newest_checkpoints,
 )
 from sweeps.core.host.thread_pools import single_threaded
-from sweeps.core.trial import Result, State, Trial
-from sweeps.space import Dimension, Space
+from sweeps.core.trial import Checkpoint, Result, State, Trial
+from sweeps.space import Space
+from sweeps.space.sections.search_models import InitialPoint
 
 from . import event_records, ranking, record_reader, storage, trial_building
 from .distributions import distribution_of
@@ -65,12 +66,11 @@ class StudyStore:
         InputError: The database cannot be reached.
     """
 
-    def __init__(self, folder: Path, space: Space, rungs: Container[int] = ()):
+    def __init__(self, folder: Path, space: Space, rungs: Collection[int] = ()):
         self.folder = folder
         self.space = space
-        self._rungs = (
-            rungs if isinstance(rungs, range) else frozenset(rungs)  # type: ignore[call-overload]
-        )
+        # A range may be long, and finds a number as fast as a set.
+        self._rungs = rungs if isinstance(rungs, range) else frozenset(rungs)
         self.objectives = Objectives.from_space(space)
         self.minimize = self.objectives.minimize
         # Optuna accepts intermediate values only for a study with a single objective.
@@ -114,7 +114,7 @@ class StudyStore:
                 self._open[t.number] = optuna.Trial(self.study, t._trial_id)
                 known = t.intermediate_values
                 missing = [pair for pair in state.compared if pair[0] not in known]
-                self._project(state, missing, record_reader.paused_at(t))
+                self._write_to_optuna(state, missing, record_reader.paused_at(t))
         self.sweep = SweepState(self.objectives, self.space.repeats, states)
 
     @property
@@ -160,33 +160,29 @@ class StudyStore:
         Points that are already recorded are skipped.
         """
         recorded = sum(state.started.given is not None for state in self.states.values())
-        for point in [p for p in self.space.search.initial_points if p.values is not None][
-            recorded:
-        ]:
-            distributions: dict[str, Any] = {}
-
-            def choose(
-                dimension: Dimension,
-                keys: dict[str, Any] = point.keys,
-                distributions: dict[str, Any] = distributions,
-            ) -> Any:
-                distributions[dimension.name] = distribution_of(dimension)
-                return keys[dimension.name]
-
-            number = len(self.trials())
-            trial = trial_building.build_trial(self.space, number, choose)
-            keys = {name: point.keys[name] for name in distributions}
-            event = TrialStarted(clock.time(), number, trial, keys, given=point.values)
-            batch = event_records.batch_of([event], self.clock())
-            given = optuna.trial.create_trial(
-                params=keys,
-                distributions=distributions,
-                values=point.values,
-                user_attrs={f"{EVENTS_PREFIX}0": batch},
-            )
-            self.study.add_trial(given)
-            self.sweep.apply(event)
+        given_points = [p for p in self.space.search.initial_points if p.values is not None]
+        for point in given_points[recorded:]:
+            self._add_given_point(point)
         self.sync()
+
+    def _add_given_point(self, point: InitialPoint) -> None:
+        """Record one initial point with a known result; see `add_given_points`."""
+        number = len(self.trials())
+        trial = trial_building.build_trial(
+            self.space, number, lambda dimension: point.keys[dimension.name]
+        )
+        dimensions = {dimension.name: dimension for dimension in self.space.dimensions}
+        keys = {name: point.keys[name] for name in trial.labels}  # keys of the active dimensions
+        event = TrialStarted(clock.time(), number, trial, keys, given=point.values)
+        batch = event_records.batch_of([event], self.clock())
+        given = optuna.trial.create_trial(
+            params=keys,
+            distributions={name: distribution_of(dimensions[name]) for name in keys},
+            values=point.values,
+            user_attrs={f"{EVENTS_PREFIX}0": batch},
+        )
+        self.study.add_trial(given)
+        self.sweep.apply(event)
 
     def start(self, trial_to_start: optuna.Trial, event: TrialStarted) -> TrialState:
         """Record the start of a trial.
@@ -218,8 +214,11 @@ class StudyStore:
             after = self.sweep.apply(event)
         after = after.changed(at=batch["at"], batches=after.batches + 1)
         self.states[number] = after
-        known, paused_at = (len(before.compared), before.paused_at) if before else (0, None)
-        self._project(after, after.compared[known:], paused_at)
+        if before is None:
+            self._write_to_optuna(after, after.compared, paused_at=None)
+        else:
+            new = after.compared[len(before.compared) :]
+            self._write_to_optuna(after, new, before.paused_at)
         for event in events:
             for follow in self.followers:
                 follow(event, after)
@@ -247,7 +246,7 @@ class StudyStore:
             follow(event, before)
         return before
 
-    def _project(
+    def _write_to_optuna(
         self, state: TrialState, compared: Iterable[tuple[int, float]], paused_at: int | None
     ) -> None:
         """Write what Optuna and its samplers read of a trial.
@@ -258,8 +257,8 @@ class StudyStore:
             paused_at: The rung at which the trial is paused according to Optuna's trial.
         """
         trial = self._open[state.number]
-        for step, value in compared if state.trial.repeat_of is None else ():
-            if step in self._rungs:
+        for step, value in compared:
+            if step in self._rungs and state.trial.repeat_of is None:
                 self.study._storage.set_trial_intermediate_value(trial._trial_id, step, value)
         if state.paused_at != paused_at:
             trial.set_user_attr(PAUSED, state.paused_at)
@@ -300,20 +299,18 @@ class StudyStore:
         """Return a recorded trial, with its current parameters."""
         return trial_building.recorded_trial(self.space, self.states[number])
 
-    def existing(self, number: int) -> TrialState:
+    def without_deleted_checkpoints(self, number: int) -> TrialState:
         """Return the state of a trial without the checkpoints that do not exist.
 
         Somebody may have deleted them.
         """
         state = self.states[number]
         root = checkpoint_root(self.folder, state.id)
-        names = {saved.name for saved in (state.checkpoint, state.best) if saved is not None}
-        gone = {name for name in names if not checkpoint_exists(f"{root}/{name}")}
-        latest, best = (
-            None if saved is None or saved.name in gone else saved
-            for saved in (state.checkpoint, state.best)
-        )
-        return state.changed(checkpoint=latest, best=best)
+
+        def existing(saved: Checkpoint | None) -> Checkpoint | None:
+            return saved if saved and checkpoint_exists(f"{root}/{saved.name}") else None
+
+        return state.changed(checkpoint=existing(state.checkpoint), best=existing(state.best))
 
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the names of the checkpoints to keep for each ended trial, by trial id.
@@ -380,10 +377,9 @@ class StudyStore:
         front = self.front()
         results = self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])
-        same_tier = [
-            n for n in ranked if ranking.tier(results[n]) == ranking.tier(results[ranked[0]])
-        ]
-        return [*front, *(n for n in same_tier if n not in front)]
+        best_tier = ranking.tier(results[ranked[0]]) if ranked else None
+        others = [n for n in ranked if n not in front and ranking.tier(results[n]) == best_tier]
+        return [*front, *others]
 
     def front(self) -> list[int]:
         """Return the numbers of the first trials of the configurations on the Pareto front.

@@ -9,7 +9,7 @@ from . import transitions
 from .budgets import BudgetState
 from .events import TrialEvent, TrialStarted
 from .objectives import Objectives
-from .repeats import merged, settled
+from .repeats import is_settled, merge
 from .states import TrialState
 
 
@@ -45,7 +45,7 @@ class SweepState:
     def apply(self, event: TrialEvent) -> TrialState:
         """Apply an event, and return the state of its trial after it."""
         if isinstance(event, TrialStarted) and event.number not in self.trials:
-            self.trials[event.number] = transitions.started(event, self._objectives)
+            self.trials[event.number] = transitions.initial_state(event, self._objectives)
             return self.trials[event.number]
         before = self.trials[event.number]
         after = self.trials[event.number] = transitions.apply(before, event)
@@ -64,5 +64,5 @@ class SweepState:
         pairs.sort(key=lambda pair: pair[0])
         results = [result for _, result in pairs]
         self.budget.add_trial(state.result)
-        if settled(results, self._repeats):
-            self.budget.add_configuration(first, merged(results, self._repeats))
+        if is_settled(results, self._repeats):
+            self.budget.add_configuration(first, merge(results, self._repeats))

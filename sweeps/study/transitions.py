@@ -24,7 +24,7 @@ from .objectives import Objectives
 from .states import TrialState
 
 
-def started(event: TrialStarted, objectives: Objectives) -> TrialState:
+def initial_state(event: TrialStarted, objectives: Objectives) -> TrialState:
     """Return the state of a trial after its first event.
 
     Args:
@@ -44,7 +44,7 @@ def started(event: TrialStarted, objectives: Objectives) -> TrialState:
     )
 
 
-def applied(state: TrialState, events: Iterable[TrialEvent]) -> TrialState:
+def apply_all(state: TrialState, events: Iterable[TrialEvent]) -> TrialState:
     """Return the state of a trial after these events, in their order; see `apply`."""
     for event in events:
         state = apply(state, event)
@@ -61,7 +61,7 @@ def apply(state: TrialState, event: TrialEvent) -> TrialState:
         return state
     match event:
         case TrialReported():
-            return _reported(state, event)
+            return _add_reported(state, event)
         case AttemptStarted():
             return state.changed(attempt=event.attempt, places=event.places)
         case AttemptFailed():
@@ -70,13 +70,13 @@ def apply(state: TrialState, event: TrialEvent) -> TrialState:
         case TrialResized():
             return state.changed(sizes=(*state.sizes, event.size))
         case TrialDecided(perturbation=Perturbation() as change):
-            return _perturbed(state, change, event.lineage)
+            return _perturb(state, change, event.lineage)
         case TrialDecided():
             return state.changed(decided_rung=event.rung, paused_at=None)
         case TrialPaused():
             return state.changed(paused_at=event.step)
         case TrialEnded():
-            return _ended(state, event)
+            return _end(state, event)
         case _:
             return state
 
@@ -92,13 +92,13 @@ def new_reports(state: TrialState, reports: Iterable[Report]) -> tuple[Report, .
     return tuple(new)
 
 
-def _reported(state: TrialState, event: TrialReported) -> TrialState:
+def _add_reported(state: TrialState, event: TrialReported) -> TrialState:
     if new := new_reports(state, event.reports):
         own = state.own_reports.with_more(new)
         shared = state.reports is state.own_reports
         reports = own if shared else state.reports.with_more(new)
         failures = replace(state.failures, blameless=0)
-        state = _with_reports(state, reports, new).changed(own_reports=own, failures=failures)
+        state = _add_reports(state, reports, new).changed(own_reports=own, failures=failures)
     return state.changed(
         checkpoint=event.checkpoint or state.checkpoint,
         best=event.best or state.best,
@@ -107,8 +107,14 @@ def _reported(state: TrialState, event: TrialReported) -> TrialState:
     )
 
 
-def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]) -> TrialState:
-    """Return the state with these reports, of which `new` have not been compared yet."""
+def _add_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]) -> TrialState:
+    """Return the state with other reports.
+
+    Args:
+        state: The state.
+        reports: All reports of the trial's model.
+        new: The last of them, which are not in `state` yet.
+    """
     key = state.best_key
     place = state.best_place
     metrics = dict(state.metrics)
@@ -118,11 +124,12 @@ def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]
     for i, report in enumerate(new, len(state.reports)):
         # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
         metrics |= report.metrics
-        if (candidate := order.key(metrics)) < key:
-            key = candidate
+        step_key = order.key(metrics)
+        if step_key < key:
+            key = step_key
             place = i
         value = report.metrics.get(order.metric or "", math.nan)
-        if order.constraints and key[0] == 0:
+        if order.constraints and key[0] == 0:  # a step has satisfied the constraints
             value = sign * key[1]
         compared.append((report.step, value))
     return state.changed(
@@ -134,11 +141,12 @@ def _with_reports(state: TrialState, reports: Log[Report], new: Iterable[Report]
     )
 
 
-def _perturbed(state: TrialState, change: Perturbation, lineage: str) -> TrialState:
+def _perturb(state: TrialState, change: Perturbation, lineage: str) -> TrialState:
+    """Return the state of a trial that continues from a copy of a donor's checkpoint."""
     # Preprocessor, data and shape stay the same under a perturbation; see `exploit_donor`.
     trial = replace(state.trial, params=change.params, labels=change.labels, lineage=lineage)
     before = state.changed(reports=Log(), best_key=UNKNOWN, best_place=None, metrics={})
-    copied = _with_reports(before, Log(change.reports), change.reports)
+    copied = _add_reports(before, Log(change.reports), change.reports)
     return copied.changed(
         compared=state.compared,  # Schedulers compare what the trial itself has reported.
         trial=trial,
@@ -150,7 +158,7 @@ def _perturbed(state: TrialState, change: Perturbation, lineage: str) -> TrialSt
     )
 
 
-def _ended(state: TrialState, event: TrialEnded) -> TrialState:
+def _end(state: TrialState, event: TrialEnded) -> TrialState:
     result = event.result
     if result.state is State.RUNNING:
         return state

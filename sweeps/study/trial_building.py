@@ -41,21 +41,21 @@ def build_trial(
         repeat_of: Number of the trial that this trial repeats with another seed; None for a new
             configuration.
     """
-    values = {}
+    labels = {}
 
-    def chosen(dimension: Any) -> Any:
+    def choose_and_label(dimension: Any) -> Any:
         key = choose(dimension)
-        values[dimension.name] = key if dimension.options else dimension.value(key)
+        labels[dimension.name] = key if dimension.options else dimension.value(key)
         return key
 
-    filled = space.fill(chosen)
+    filled = space.fill(choose_and_label)
     return Trial(
         number=number,
         params=filled["params"],
         preprocessor=tuple(filled["preprocessor"]),
         shape=shape_of(filled["scaling"], space.trainer.backend),
         seed=seed_of(space.search.seed, number, "trial"),
-        labels=values,
+        labels=labels,
         data=filled["data"],
         repeat_of=repeat_of,
     )
@@ -77,9 +77,9 @@ def recorded_trial(space: Space, state: TrialState) -> Trial:
 
 
 def complete(space: Space, state: TrialState) -> TrialState:
-    """Return the state of a trial that was read from the study, with complete trials.
+    """Add the preprocessing steps to the trials in a state that was read from the study.
 
-    Without the space, a trial has no preprocessing steps; see `TrialStarted`.
+    The study does not record the steps, so they are taken from the space; see `TrialStarted`.
     """
     start = state.started
     initial = recorded_trial(space, dataclasses.replace(state, trial=start.trial, keys=start.keys))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweeps.core.trial import Result, State
 from sweeps.study import ranking
 from sweeps.study.record_reader import Record
-from sweeps.study.repeats import merged
+from sweeps.study.repeats import merge
 from sweeps.study.states import TrialState
 
 # What a sweep spends until a trial has ended: names of attributes of `Moment`.
@@ -104,7 +104,7 @@ def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result
         first = trial.trial.first_trial
         own = trials.setdefault(first, [])
         own.append(trial.result)
-        results[first] = merged(own, repeats)
+        results[first] = merge(own, repeats)
         if ranking.ahead(results[first], best, minimize):
             leader = first
         elif first == leader:  # A repeat can make the value of its configuration worse.

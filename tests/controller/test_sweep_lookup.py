@@ -339,7 +339,7 @@ def test_a_table_keeps_to_the_width(rows: Any, width: Any) -> None:
 
 
 def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path: Path) -> None:
-    from sweeps.bundle.trial_choice import number_of
+    from sweeps.bundle.trial_choice import find_trial_number
 
     file = tmp_path / "own.yaml"
     file.write_text(SPACE)
@@ -353,8 +353,8 @@ def test_export_without_ended_trial_names_trials_with_checkpoint(tmp_path: Path)
     with pytest.raises(
         InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"
     ):
-        number_of(loop.store, None)
-    assert number_of(loop.store, "1") == 1
+        find_trial_number(loop.store, None)
+    assert find_trial_number(loop.store, "1") == 1
 
 
 def test_show_names_the_best_checkpoint_of_a_trial_while_it_exists(finished_sweep: Any) -> None:

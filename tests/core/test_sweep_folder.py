@@ -160,7 +160,7 @@ def test_the_password_of_any_scheme_is_masked(scheme: str, secret: str) -> None:
 def test_a_study_is_reopened_by_a_url_without_its_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_whole", {})
+    monkeypatch.setattr(storage, "_full_urls", {})
     url = "postgresql://me:a%40b@host/db?options=-c%20hunter2&sslmode=require"
     bare = storage.remember(url)
     assert bare == "postgresql://me@host/db?sslmode=require"

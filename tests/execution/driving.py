@@ -19,7 +19,7 @@ from sweeps.execution.pool import Pool
 from sweeps.space.model.step_names import Step
 from sweeps.study.events import TrialEnded
 from sweeps.study.states import TrialState
-from sweeps.study.transitions import applied, apply
+from sweeps.study.transitions import apply, apply_all
 from tests.study.trial_states import new_trial
 
 
@@ -141,7 +141,7 @@ class Driving:
         deadline = time.monotonic() + timeout
         while True:
             update = self.update(trial, max(1, deadline - time.monotonic()))
-            state = applied(state, update.events)
+            state = apply_all(state, update.events)
             if update.end is not None:
                 ray.get(self.pool.forget.remote(trial.id))
                 end = Result(update.end.state, error=update.end.error, final=update.end.final)

@@ -15,7 +15,7 @@ from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.space.sections.search_models import Objective
 from sweeps.study.objectives import Objectives
-from sweeps.study.transitions import applied
+from sweeps.study.transitions import apply_all
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.trial_states import LOSS, new_trial, resumed_trial
@@ -66,8 +66,8 @@ def test_each_report_arrives_once_and_in_order(steps: Any, chance: Any) -> None:
         for late in chance.sample(messages[: messages.index(message) + 1], k=1):
             running.record(1, late)
         if chance.random() < 0.5:
-            driven = applied(driven, running.next_update().events)
-    driven = applied(driven, running.next_update().events)
+            driven = apply_all(driven, running.next_update().events)
+    driven = apply_all(driven, running.next_update().events)
     assert [r.step for r in driven.reports] == list(range(1, steps + 1))
     assert driven == running.state, "the driver and the pool know the same"
 

@@ -16,7 +16,7 @@ from sweeps.execution.gangs.pool_worker import PoolWorker
 from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.study.transitions import applied
+from sweeps.study.transitions import apply_all
 from tests.execution.driving import trial
 from tests.in_loop import in_loop
 from tests.study.trial_states import new_trial
@@ -102,7 +102,7 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on() -> Non
             running.record(second, update(rank, step, saved=rank == 0 and step == 4))
     running.begin_attempt(rank_places(2))
     running.begin_attempt(rank_places(3))
-    driven = applied(elastic, running.next_update().events)
+    driven = apply_all(elastic, running.next_update().events)
     sizes = driven.sizes
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
     assert (

@@ -19,7 +19,7 @@ from sweeps.execution.trials import trial_services
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.execution.trials.trial_services import TrialServices
 from sweeps.study.events import FailureCounts
-from sweeps.study.transitions import applied
+from sweeps.study.transitions import apply_all
 from tests.execution.driving import job, trial
 from tests.study.trial_states import new_trial, resumed_trial
 from tests.trial_updates import rank_places
@@ -36,7 +36,7 @@ def test_driver_gets_last_reports_of_ended_trial() -> None:
         running.end(State.RUNNING)
         assert running.changed.is_set()
         update = running.next_update()
-        driven = applied(new_trial(running.trial), update.events)
+        driven = apply_all(new_trial(running.trial), update.events)
         assert update.end is not None and update.end.state is State.PRUNED, "the first end counts"
         assert (len(driven.reports), driven.checkpoint) == (1, saved)
         with pytest.raises(asyncio.CancelledError):
@@ -49,7 +49,7 @@ def test_failed_attempts_are_counted_across_drivers() -> None:
     running = RunningTrial(new_trial(trial(0, {}, 1, "none")), "")
     running.begin_attempt(rank_places(1))
     running.retry("the node was lost", FailureCounts(1, 3), after_exception=False)
-    recorded = applied(new_trial(running.trial), running.next_update().events)
+    recorded = apply_all(new_trial(running.trial), running.next_update().events)
     resumed = RunningTrial(recorded, "")
     assert resumed.state.failures == FailureCounts(1, 3)
     assert [attempt.error for attempt in recorded.failed_attempts] == ["the node was lost"]

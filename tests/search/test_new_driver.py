@@ -19,7 +19,7 @@ from sweeps.execution.messages import RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.events import TrialReported
-from sweeps.study.transitions import applied
+from sweeps.study.transitions import apply_all
 from sweeps.tracking.hub import TrackerHub
 from tests.controller.controllers import start_trial
 from tests.execution.driving import trial
@@ -248,7 +248,7 @@ def test_what_the_record_names_is_never_deleted(seed: int) -> None:
         if chance.random() < 0.5:
             update = running.next_update()
             if chance.random() < 0.7:  # the driver records it, and asks for more
-                driven = applied(driven, update.events)
+                driven = apply_all(driven, update.events)
                 on_record = {c.name for c in (driven.checkpoint, driven.best) if c}
                 running.parts.mark_recorded()
             disk -= set(running.parts.drop(running.state))

@@ -15,7 +15,7 @@ from sweeps.core.trial import Report, Result, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.sections.search_models import Repeats
 from sweeps.study.events import TrialReported
-from sweeps.study.repeats import Configurations, merged, settled
+from sweeps.study.repeats import Configurations, is_settled, merge
 from sweeps.study.states import TrialState
 from tests.search.next_trial import next_trial
 from tests.study.studies import recorded_study
@@ -186,13 +186,13 @@ ENDED = st.builds(
 @given(st.lists(ENDED, min_size=1, max_size=4), st.sampled_from(["mean", "median", "min", "max"]))
 def test_a_configuration_has_the_aggregate_of_all_its_values(results: Any, aggregate: Any) -> None:
     repeats = Repeats(len(results), aggregate)
-    whole = merged(results, repeats)
+    whole = merge(results, repeats)
     values = [r.value for r in results]
     if all(r.state is C for r in results):
         assert (
             whole.state is C
             and min(values) - 1e-9 <= whole.value <= max(values) + 1e-9
-            and settled(results, repeats)
+            and is_settled(results, repeats)
         )
         if aggregate in ("min", "max"):
             assert whole.value in values

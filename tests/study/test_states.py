@@ -103,7 +103,7 @@ goals = st.sampled_from([PLAIN, LIMITED])
 
 
 def folded(history: list[TrialEvent], objectives: Objectives) -> TrialState:
-    return transitions.applied(transitions.started(START, objectives), history)
+    return transitions.apply_all(transitions.initial_state(START, objectives), history)
 
 
 def stored(batches: list[list[TrialEvent]]) -> optuna.trial.FrozenTrial:
@@ -147,7 +147,7 @@ def test_events_that_arrive_twice_or_too_late_add_no_reports(
     again = data.draw(st.lists(st.sampled_from(history), max_size=4)) if history else []
     late = [e for e in again if isinstance(e, TrialReported)]
     before = folded(history, objectives)
-    after = transitions.applied(before, late)
+    after = transitions.apply_all(before, late)
     known = [r.step for r in before.own_reports]
     assert [r.step for r in after.own_reports[: len(known)]] == known
     assert all(r.step > before.steps for r in after.own_reports[len(known) :])

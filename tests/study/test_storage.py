@@ -41,7 +41,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def fresh_url(url: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The URL; what a test tells this process of its password is forgotten."""
-    monkeypatch.setattr(storage, "_whole", {})
+    monkeypatch.setattr(storage, "_full_urls", {})
     return url
 
 
@@ -143,7 +143,7 @@ def test_sweep_in_postgresql_works_and_hides_password(
 def test_a_strangers_server_does_not_learn_the_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, is_given: bool
 ) -> None:
-    monkeypatch.setattr(storage, "_whole", {})
+    monkeypatch.setattr(storage, "_full_urls", {})
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     monkeypatch.delenv("PGREQUIREAUTH", raising=False)
     received = []
@@ -183,7 +183,7 @@ def test_any_other_url_is_refused(url: str) -> None:
 def test_the_password_is_kept_for_this_process_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_whole", {})
+    monkeypatch.setattr(storage, "_full_urls", {})
     url = "postgresql://me:a%40b@host/db?password=x"
     bare = without_password(url)
     assert bare == "postgresql://me@host/db"

@@ -26,7 +26,7 @@ LOSS = Objectives((Objective("loss", "minimize"),))
 
 def new_trial(trial: Trial, objectives: Objectives = LOSS) -> TrialState:
     """Return what is known of a trial that starts."""
-    return transitions.started(TrialStarted(0.0, trial.number, trial), objectives)
+    return transitions.initial_state(TrialStarted(0.0, trial.number, trial), objectives)
 
 
 def resumed_trial(
@@ -69,7 +69,7 @@ def known_trial(
     reports = tuple(Report(step, dict(metrics), began) for step, metrics in enumerate(curve, 1))
     spent = result.seconds if worker_seconds is None else worker_seconds
     reported = TrialReported(ended, number, reports, seconds=result.seconds, worker_seconds=spent)
-    state = transitions.started(
+    state = transitions.initial_state(
         TrialStarted(began, number, full_trial, full_trial.labels), objectives
     )
     state = transitions.apply(state, reported)

@@ -19,7 +19,7 @@ from sweeps.study.events import (
     TrialEvent,
     TrialReported,
     TrialResized,
-    joined,
+    merge_reports,
 )
 from sweeps.study.states import TrialState
 from sweeps.study.transitions import apply, new_reports
@@ -252,7 +252,7 @@ class RunningTrial:
     def next_update(self) -> TrialUpdate:
         """Return what happened since the last call, and mark it as received by the driver."""
         rung = self.rung if self.rung != self._sent_rung else None
-        update = TrialUpdate(self.trial.id, joined(self._unsent), rung, self.ended)
+        update = TrialUpdate(self.trial.id, merge_reports(self._unsent), rung, self.ended)
         self._unsent = []
         self._has_unsent_checkpoint = False
         self._sent_rung = self.rung

@@ -23,7 +23,7 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
     """Merge the trials of a configuration into one trial.
 
     The merged trial is a copy of the first trial, but its values are aggregated over all complete
-    trials of the configuration, as in `sweeps.study.repeats.merged`. For each constraint, the
+    trials of the configuration, as in `sweeps.study.repeats.merge`. For each constraint, the
     merged trial has the largest violation among the complete trials. The merged trial is RUNNING
     until all repeats have ended.
 

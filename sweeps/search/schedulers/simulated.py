@@ -12,7 +12,7 @@ from sweeps.study.events import (
     TrialStarted,
 )
 from sweeps.study.objectives import Objectives
-from sweeps.study.transitions import apply, started
+from sweeps.study.transitions import apply, initial_state
 
 from .view import StudyView
 
@@ -36,7 +36,7 @@ class SimulatedStudy(StudyView):
             seed=number,
             labels={},
         )
-        self.add(started(TrialStarted(0.0, number, trial), self._objectives), bracket)
+        self.add(initial_state(TrialStarted(0.0, number, trial), self._objectives), bracket)
 
     def report(self, number: int, values: dict[int, float], saves: bool = False) -> None:
         """Report values by step.
