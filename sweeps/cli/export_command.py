@@ -64,7 +64,7 @@ def export(
     name: str | None,
     alias: str | None,
     force: bool,
-    **how: Any,
+    **settings: Any,
 ) -> None:
     """Write the bundle of a trial of SWEEP, or of an ensemble.
 
@@ -86,19 +86,16 @@ def export(
     folder = fetched(sweep, root)
     # To register a model, an earlier export of this model can be used again.
     reuse = name is not None
-    written = sweep_exports.export(folder, top=top, pareto=pareto, reuse=reuse, **how)
+    written = sweep_exports.export(folder, top=top, pareto=pareto, reuse=reuse, **settings)
     for exported in written:
         click.echo(exported.path)
         for note in exported.notes:
             click.echo(note, err=True)
         if (digest := bundle_registration.digest_of(exported.path)) is not None:
             click.echo(f"SHA-256 of the bundle's manifest: {digest}", err=True)
-        for line in (
-            bundle_registration.register(folder, exported.path, name, alias, force)
-            if name is not None
-            else ()
-        ):
-            click.echo(line, err=True)
+        if name is not None:
+            for line in bundle_registration.register(folder, exported.path, name, alias, force):
+                click.echo(line, err=True)
     if top is not None and len(written) < top:
-        why = "no other trial has ended with a value and still has its checkpoint"
-        click.echo(f"note: --top {top}: exported only {len(written)}, because {why}", err=True)
+        reason = "no other trial has ended with a value and still has its checkpoint"
+        click.echo(f"note: --top {top}: exported only {len(written)}, because {reason}", err=True)

@@ -33,28 +33,29 @@ class ErrorReportingGroup(click.Group):
             raise click.UsageError(f"no command `{args[0]}`: {OTHER_VERBS[args[0]]}", ctx)
         return super().resolve_command(ctx, args)
 
-    def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run the command line `args`, then exit.
+    def main(
+        self, args: Any = None, *others: Any, standalone_mode: bool = True, **options: Any
+    ) -> Any:
+        """Run the command line `args`, then exit. For the other arguments, see click.
 
-        By default, these are the arguments of the process.
+        By default, `args` are the arguments of the process.
         """
-        run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
-        if not standalone_mode:
+        run = functools.partial(super().main, args, *others, standalone_mode=False, **options)
+        if not standalone_mode:  # as in click's own tests: return a value, and raise errors
             return run()
         hide_in_output(sys.stdout, sys.stderr)
         try:
             sys.exit(run())
+        except click.exceptions.NoArgsIsHelpError as e:  # a usage error whose text is the help
+            e.show()
+            sys.exit(e.exit_code)
+        except click.UsageError as e:
+            command = e.ctx.command_path if e.ctx else "sweeps"
+            message = " ".join(e.format_message().split())
+            click.echo(f"{command}: {message}  ({command} --help)", err=True)
+            sys.exit(e.exit_code)
         except click.ClickException as e:
-            if isinstance(e, click.UsageError) and not isinstance(
-                e, click.exceptions.NoArgsIsHelpError
-            ):
-                command = e.ctx.command_path if e.ctx else "sweeps"
-                click.echo(
-                    f"{command}: {' '.join(e.format_message().split())}  ({command} --help)",
-                    err=True,
-                )
-            else:
-                e.show()
+            e.show()
             sys.exit(e.exit_code)
         except SweepsError as e:
             click.echo(printable(str(e)), err=True)

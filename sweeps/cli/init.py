@@ -67,35 +67,35 @@ SOURCES = {
     help="Direction of --from-objective, once for each value that it returns.  [default: minimize]",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
-def init(file: Path, force: bool, **given: Any) -> None:
+def init(file: Path, force: bool, **values: Any) -> None:
     """Write the space file FILE (default: space.yaml).
 
     Without an option, the command asks for a table and its label.
     """
-    _check_options([name for name, value in given.items() if value])
+    _check_options([name for name, value in values.items() if value])
     with _one_line_errors():
-        if given["from_wandb"] is not None:
-            _from_wandb(file, given["from_wandb"], force)
-        elif given["from_optuna"] is not None:
-            _from_optuna(file, given["from_optuna"], given["study"], force)
-        elif given["from_objective"] is not None:
-            directions: Sequence[Direction] = given["direction"] or ("minimize",)
-            _from_objective(file, given["from_objective"], directions, force)
+        if values["from_wandb"] is not None:
+            _from_wandb(file, values["from_wandb"], force)
+        elif values["from_optuna"] is not None:
+            _from_optuna(file, values["from_optuna"], values["study"], force)
+        elif values["from_objective"] is not None:
+            directions: Sequence[Direction] = values["direction"] or ("minimize",)
+            _from_objective(file, values["from_objective"], directions, force)
         else:
-            asked = {name: given[name] for name in SOURCES["data"]}
-            _from_data(file, given["data"], asked, force)
+            table_options = {name: values[name] for name in SOURCES["data"]}
+            _from_data(file, values["data"], table_options, force)
 
 
-def _check_options(given: Sequence[str]) -> None:
-    """Raise an InputError if options are given that do not fit together."""
-    sources = [name for name in given if name in SOURCES]
+def _check_options(options_used: Sequence[str]) -> None:
+    """Raise an InputError if the options that a user wrote do not fit together."""
+    sources = [name for name in options_used if name in SOURCES]
     if len(sources) > 1:
         text = f"cannot be combined with {_option(sources[0])}; give one of them"
         raise InputError(_option(sources[1]), text)
     source = sources[0] if sources else "data"
     for owner, names in SOURCES.items():
         for name in names:
-            if name in given and owner != source:
+            if name in options_used and owner != source:
                 raise InputError(_option(name), f"needs {_option(owner)}")
 
 
@@ -112,47 +112,46 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except InputError as e:
-        shown = [Problem(one_line(p.place), one_line(p.text)) for p in e.problems]
-        raise InputError(shown) from e
+        problems = [Problem(one_line(p.place), one_line(p.text)) for p in e.problems]
+        raise InputError(problems) from e
 
 
-def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bool) -> None:
-    """Write a space file for a table. `asked` has the fields of `TableRequest`."""
+def _from_data(file: Path, data: str | None, options: Mapping[str, Any], force: bool) -> None:
+    """Write a space file for a table. `options` has the fields of `TableRequest`."""
     from sweeps.data.checks.preflight import check_data
     from sweeps.scaffold import from_data, read_table
     from sweeps.scaffold.new_files import refuse_existing, write_files
     from sweeps.scaffold.table_space import TableRequest, describe_request
 
-    label = asked["label"]
+    label = options["label"]
     refuse_existing([file], force)
-    asks = _asks()
-    if data is None and not asks:
+    is_interactive = sys.stdin.isatty()
+    if data is None and not is_interactive:
         raise InputError(
             "--data",
             "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv "
             "--label y`",
         )
-    keys, read = read_table.read_keys(asked["read"] or "")
+    keys, read = read_table.read_keys(options["read"] or "")
     open_table = functools.partial(read_table.open_table, folder=file.parent, read=keys)
     source, reader, table = open_table(data) if data else _ask("Table (CSV, Parquet)", open_table)
 
     def describe(column: str) -> Table:
-        request = TableRequest(**{**asked, "label": column})
+        request = TableRequest(**{**options, "label": column})
         return describe_request(source, reader, table, request, file.parent)
 
-    if label is None:
+    if label is not None:
+        description = describe(label)
+    else:
         names = table.column_names
-        likely = read_table.likely_label(names)
-        if not asks:
+        if not is_interactive:
             raise InputError("--label", f"is required; {read_table.label_hint(names)}")
         click.echo(printable(f"Columns: {', '.join(names)}"))
-    described = (
-        describe(label) if label is not None else _ask("Column to predict", describe, likely)
-    )
-    text = from_data.space_text(described, _name_given(file), read)
+        description = _ask("Column to predict", describe, read_table.likely_label(names))
+    text = from_data.space_text(description, _sweep_name(file), read)
     space = write_files(file, text, {}, force)
     check_data(space)
-    _done(space, file, [file], from_data.choices(described, str(file)), data=True)
+    _print_result(space, file, [file], from_data.choices(description, str(file)), data=True)
 
 
 def _ask(question: str, use: Callable[[str], Answer], default: str | None = None) -> Answer:
@@ -170,14 +169,9 @@ def _ask(question: str, use: Callable[[str], Answer], default: str | None = None
     return answered
 
 
-def _name_given(file: Path) -> str:
+def _sweep_name(file: Path) -> str:
     """Return the name that a person gave to the space file; "" for the default."""
     return "" if file.name == DEFAULT.name else file.name.partition(".")[0]
-
-
-def _asks() -> bool:
-    """Return whether a person can answer questions."""
-    return sys.stdin.isatty()
 
 
 def _from_wandb(file: Path, config: Path, force: bool) -> None:
@@ -186,7 +180,7 @@ def _from_wandb(file: Path, config: Path, force: bool) -> None:
     from sweeps.space.yaml.yaml12 import parse, read_text
 
     text = space_text(parse(read_text(config, str(config)), str(config)), str(config))
-    _done(write_files(file, text, {}, force), file, [file])
+    _print_result(write_files(file, text, {}, force), file, [file])
 
 
 def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> None:
@@ -198,12 +192,12 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
     origin = f"--from-optuna {masked(storage)}"
     text, code = study_texts(storage, study, file.stem, origin, loop.stem)
     modules = {}
-    first = ""
+    first_step = ""
     if not loop.exists():
         modules[loop] = code
-        first = f"move your objective into {shell_quoted(loop)}, then "
+        first_step = f"move your objective into {shell_quoted(loop)}, then "
     space = write_files(file, text, modules, force)
-    _done(space, file, [file, *modules], first=first)
+    _print_result(space, file, [file, *modules], first_step=first_step)
 
 
 def _from_objective(
@@ -219,11 +213,11 @@ def _from_objective(
         text = f"{loop} would be overwritten, which has the objective; name another FILE"
         raise InputError("--from-objective", text)
     refuse_existing([file, loop], force)
-    name = _name_given(file) or module.rpartition(".")[2]
+    name = _sweep_name(file) or module.rpartition(".")[2]
     # The objective may change the working directory, to which the paths refer.
     with importable(file.parent.absolute(), Path.cwd()), contextlib.chdir("."):
         text, code, notes = objective_texts(reference, directions, name, loop.stem)
-    _done(write_files(file, text, {loop: code}, force), file, [file, loop])
+    _print_result(write_files(file, text, {loop: code}, force), file, [file, loop])
     for note in notes:
         click.echo(printable(f"note: {note}"), err=True)
 
@@ -231,7 +225,8 @@ def _from_objective(
 def _loop_file(file: Path) -> Path:
     """Return the module that is written beside a space file: `space_loop.py` for `space.yaml`."""
     stem = re.sub(r"[^A-Za-z0-9]", "_", file.name.partition(".")[0])
-    return file.parent / f"{'_' * stem[:1].isdigit()}{stem}_loop.py"
+    prefix = "_" if stem[:1].isdigit() else ""  # a module's name must not begin with a digit
+    return file.parent / f"{prefix}{stem}_loop.py"
 
 
 def _problems(file: Path) -> list[Problem]:
@@ -245,19 +240,29 @@ def _problems(file: Path) -> list[Problem]:
     return []
 
 
-def _done(
+def _print_result(
     space: Space,
     file: Path,
     written: list[Path],
-    about: Sequence[str] = (),
+    choices: Sequence[str] = (),
     data: bool = False,
-    first: str = "",
+    first_step: str = "",
 ) -> None:
-    """Print what was written, lines about it, and what to do next, beginning with `first`."""
+    """Print the result of the command, and what to do next.
+
+    Args:
+        space: The space in the file.
+        file: The space file.
+        written: The files that were written.
+        choices: Lines about what was chosen for a table.
+        data: True if the next command shall read the data.
+        first_step: Text for the user to do first; "" if there is none.
+    """
     click.echo(printable(f"wrote {' and '.join(map(str, written))}"))
-    for text in about:
+    for text in choices:
         click.echo(printable(text))
     for note in (*space.notes, *_problems(file)):
         click.echo(printable(f"note: {note}"), err=True)
     name = shell_quoted(file)
-    click.echo(f"next: {first}sweeps plan {name}{' --data' * data}, then sweeps run {name}")
+    option = " --data" if data else ""
+    click.echo(f"next: {first_step}sweeps plan {name}{option}, then sweeps run {name}")

@@ -20,13 +20,13 @@ STARTED = time.monotonic()
 PATH: Any = click.Path(path_type=Path)
 
 
-def _root(value: str | Path) -> str | Path:
-    """Return a folder, or the address `s3://BUCKET/PREFIX`."""
+def _folder_or_address(value: str | Path) -> str | Path:
+    """Return the folder or the address `s3://BUCKET/PREFIX` that `--dir` names."""
     return check_address(str(value), "--dir") if is_address(value) else Path(value)
 
 
-def _local_root(value: str | Path) -> Path:
-    """Return a folder, in commands that do not read from a store."""
+def _folder(value: str | Path) -> Path:
+    """Return the folder that `--dir` names, in commands that do not read from a store."""
     if is_address(value):
         verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun and gc"
         raise InputError(
@@ -36,6 +36,7 @@ def _local_root(value: str | Path) -> Path:
 
 
 def _root_option(convert: Callable[[str | Path], str | Path], text: str) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--dir`, whose value `convert` checks."""
     return click.option(
         "--dir",
         "root",
@@ -47,8 +48,8 @@ def _root_option(convert: Callable[[str | Path], str | Path], text: str) -> Call
     )
 
 
-root = _root_option(_local_root, "Root folder of all sweeps.")
-stored_root = _root_option(_root, "Root folder of all sweeps, or s3://BUCKET/PREFIX.")
+root = _root_option(_folder, "Root folder of all sweeps.")
+stored_root = _root_option(_folder_or_address, "Root folder of all sweeps, or s3://BUCKET/PREFIX.")
 sweep = click.argument("sweep")
 trial = click.argument("trial")
 bundle = click.argument("bundle", type=PATH)
@@ -74,11 +75,14 @@ minutes = click.option(
 )
 
 
-def _option(name: str, about: str, **settings: Any) -> Callable[[str], Callable[[F], F]]:
-    """Return a function that makes an option, given the text about its default."""
+def _option(name: str, description: str, **settings: Any) -> Callable[[str], Callable[[F], F]]:
+    """Return a function that makes an option, given the text about its default.
+
+    The default has another text in each verb, such as "the address of the original run".
+    """
 
     def option(default: str) -> Callable[[F], F]:
-        return click.option(name, help=f"{about}  [default: {default}]", **settings)
+        return click.option(name, help=f"{description}  [default: {default}]", **settings)
 
     return option
 
@@ -122,7 +126,7 @@ def share(default: str) -> Callable[[F], F]:
     """
 
     def decorate(command: F) -> F:
-        for name, least in (("GPU", 0), ("CPU", 1)):
+        for name, least in (("GPU", 0), ("CPU", 1)):  # the help shows the last one first
             text = f"Use at most N {name}s at once.  [default: {default}]"
             command = click.option(
                 f"--{name.lower()}s", type=click.IntRange(min=least), metavar="N", help=text
@@ -143,7 +147,7 @@ label = click.option("--label", metavar="COLUMN", help="Column to predict, if FI
 
 def table(command: F) -> F:
     """Add the options about a table that takes the place of a space file."""
-    for name, of, text in (
+    for name, kind, text in (  # the help shows the last one first
         (
             "read",
             str,
@@ -157,7 +161,7 @@ def table(command: F) -> F:
             "Task for a table, if sweeps should not infer it from the label.",
         ),
     ):
-        command = click.option(f"--{name}", type=of, help=text)(command)
+        command = click.option(f"--{name}", type=kind, help=text)(command)
     return command
 
 
@@ -173,5 +177,5 @@ P = TypeVar("P", bound=JsonOutput)
 
 def echo(outcome: P, as_json: bool, text: Callable[[P], str] = str) -> None:
     """Print the outcome of a command as JSON, or as the text that `text` returns."""
-    shown = json.dumps(outcome.to_json(), default=str) if as_json else printable(text(outcome))
-    click.echo(shown)
+    output = json.dumps(outcome.to_json(), default=str) if as_json else printable(text(outcome))
+    click.echo(output)

@@ -77,7 +77,7 @@ def predict(bundle: Path, source: str, output: str | None, root: Path) -> None:
     "--no-example", is_flag=True, help="Do not show a row of the data at /docs and /example."
 )
 @options.root
-def serve(bundle: Path, root: Path, host: str, port: int, **options: Any) -> None:
+def serve(bundle: Path, root: Path, host: str, port: int, **settings: Any) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
 
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of
@@ -88,12 +88,15 @@ def serve(bundle: Path, root: Path, host: str, port: int, **options: Any) -> Non
     from sweeps.serving.limits import RequestLimits
     from sweeps.stored.sweep_lookup import bundle_of
 
-    token = token_of(options["token"], options["token_file"])
-    given = prediction_server.ServerOptions(
+    limits = RequestLimits(settings["max_bytes"], settings["max_rows"], settings["max_connections"])
+    token = token_of(settings["token"], settings["token_file"])
+    server = prediction_server.ServerOptions(
         host=host,
         port=port,
-        limits=RequestLimits(options["max_bytes"], options["max_rows"], options["max_connections"]),
-        access=Access.of(options["allowed_hosts"], token),
-        example=not options["no_example"],
+        limits=limits,
+        access=Access.of(settings["allowed_hosts"], token),
+        example=not settings["no_example"],
     )
-    prediction_server.serve(bundle_of(bundle, root), given, functools.partial(click.echo, err=True))
+    prediction_server.serve(
+        bundle_of(bundle, root), server, functools.partial(click.echo, err=True)
+    )

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 @options.share("those that no other sweep on this machine uses")
 @options.only_json
 @options.quiet
-def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: Any) -> None:
+def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **settings: Any) -> None:
     """Search the space in FILE, log every trial to MLflow, and export the best trial.
 
     FILE is a space file, or a table (CSV, TSV, JSON lines, Parquet) together with --label.
     """
     from sweeps.runs.api import run as run_sweep
 
-    _run_with_progress(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)
+    _run_with_progress(functools.partial(run_sweep, file, dir=root, **settings), as_json, quiet)
 
 
 @main.command()
@@ -66,7 +66,12 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 @options.quiet
 @options.stored_root
 def resume(
-    sweep: str, add_trials: int | None, root: Path | str, as_json: bool, quiet: bool, **how: Any
+    sweep: str,
+    add_trials: int | None,
+    root: Path | str,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
 ) -> None:
     """Continue SWEEP after an interruption, a crash or a pause.
 
@@ -78,11 +83,13 @@ def resume(
     from sweeps.stored.stored_sweeps import fetched
 
     control = SweepControl.of(sweep, root)
-    if not any((add_trials, *how.values())) and control.is_paused():
+    if not any((add_trials, *settings.values())) and control.is_paused():
         options.echo(control.resume(), as_json)
         return
     _run_with_progress(
-        functools.partial(resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **how),
+        functools.partial(
+            resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **settings
+        ),
         as_json,
         quiet,
     )
@@ -96,7 +103,7 @@ def resume(
 @options.trust
 @options.as_json
 @options.stored_root
-def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -> None:
+def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **settings: Any) -> None:
     """Run TRIAL of SWEEP again and check that the reports are equal.
 
     The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not
@@ -105,7 +112,7 @@ def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -
     from sweeps.exports.rerun import rerun as rerun_trial
     from sweeps.stored.stored_sweeps import fetched
 
-    comparison = rerun_trial(fetched(sweep, root), trial, **how)
+    comparison = rerun_trial(fetched(sweep, root), trial, **settings)
     options.echo(comparison, as_json)
     sys.exit(0 if comparison.equal else 1)
 

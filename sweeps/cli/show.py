@@ -36,8 +36,9 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     from sweeps.stored.sweep_summary import list_sweeps as summarize_all
 
     sweeps = summarize_all(root)
-    for problem in (problem for sweep in sweeps for problem in sweep.problems):
-        click.echo(printable(str(problem)), err=True)
+    for sweep in sweeps:
+        for problem in sweep.problems:
+            click.echo(printable(str(problem)), err=True)
     if as_json:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
@@ -59,7 +60,7 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print all trials as CSV.")
 @options.as_json
 @options.stored_root
-def show(sweep: str, root: Path | str, **how: Any) -> None:
+def show(sweep: str, root: Path | str, **settings: Any) -> None:
     """Show SWEEP and its trials, or one trial.
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the
@@ -67,16 +68,26 @@ def show(sweep: str, root: Path | str, **how: Any) -> None:
     """
     from sweeps.stored.stored_sweeps import opened
 
-    if how["as_csv"] and (how["trial"] is not None or how["as_json"]):
-        other = "--trial" if how["trial"] is not None else "--json"
+    if settings["as_csv"] and (settings["trial"] is not None or settings["as_json"]):
+        other = "--trial" if settings["trial"] is not None else "--json"
         raise click.UsageError(f"--csv prints the table of trials, so it excludes {other}")
     with opened(sweep, root) as (folder, is_copy):
-        _show(folder, is_copy, **how)
+        _show(folder, is_copy, **settings)
 
 
 def _show(
     folder: Path, is_copy: bool, trial: str | None, show_all: bool, as_csv: bool, as_json: bool
 ) -> None:
+    """Print a sweep or one of its trials.
+
+    Args:
+        folder: The sweep's folder.
+        is_copy: True if the folder is a temporary copy of a sweep in a store.
+        trial: Id of the trial to print, or `best`; None for the whole sweep.
+        show_all: True to print every trial, not only the best `SHOWN_TRIALS`.
+        as_csv: True to print a table of all trials.
+        as_json: True to print one JSON object.
+    """
     from sweeps.bundle.ensemble_summary import ensembles_of
     from sweeps.stored.sweep_comparison import space_or_none, sweep_importance
     from sweeps.stored.sweep_summary import summarize
@@ -96,14 +107,13 @@ def _show(
     importance = None if space is None else sweep_importance(study, space)
     ensembles = ensembles_of(folder, summary.store if is_copy else None)
     if as_json:
-        recorded_trials = [t.to_json() for t in (study.trials if study else ())]
-        shares = dict(importance.shares) if importance is not None else {}
-        more = {
+        details = {
             "stages": summary.stages,
-            "importance": shares,
+            "importance": dict(importance.shares) if importance is not None else {},
             "ensembles": [ensemble.model_dump(mode="json") for ensemble in ensembles],
+            "all": [recorded.to_json() for recorded in (study.trials if study else ())],
         }
-        click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
+        click.echo(json.dumps({**summary.to_json(), **details}))
         return
     parts = [sweep_text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
@@ -118,7 +128,6 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
     from sweeps.stored.sweep_lookup import trial_of
 
     recorded = trial_of(study, trial)
-    assert study is not None
     if as_json:
         click.echo(json.dumps(recorded.to_json()))
         return
@@ -130,7 +139,8 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
             place = None
     state = summary.state_of(recorded)
     click.echo(printable(sweep_text.format_trial(recorded, state, place)))
-    if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
+    stage = summary.stages.get(recorded.id, "")
+    if stage.startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
 
 
@@ -167,7 +177,7 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     "--sweep", metavar="NAME", help="Show this sweep first.  [default: the list of all sweeps]"
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> None:
+def ui(root: Path, token: str | None, token_file: Path | None, **settings: Any) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser.
 
     Ctrl-C ends it.
@@ -175,7 +185,7 @@ def ui(root: Path, token: str | None, token_file: Path | None, **given: Any) -> 
     from sweeps.dashboard.dashboard_server import PageOptions, serve
     from sweeps.serving.access import token_of
 
-    if not given["needs_token"] and (token is not None or token_file is not None):
+    if not settings["needs_token"] and (token is not None or token_file is not None):
         raise click.UsageError("--no-token cannot be used with --token or --token-file")
-    chosen = token_of(token, token_file) if given["needs_token"] else None
-    serve(root, PageOptions(token=chosen, **given), click.echo)
+    page_token = token_of(token, token_file) if settings["needs_token"] else None
+    serve(root, PageOptions(token=page_token, **settings), click.echo)

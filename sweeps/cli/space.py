@@ -84,7 +84,7 @@ def plan(
     call_loaders: bool,
     as_json: bool,
     root: Path,
-    **asked: Any,
+    **table_options: Any,
 ) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs.
 
@@ -106,7 +106,7 @@ def plan(
         host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     )
     memory = host_resources.memory() if resources is None else None
-    request = request_of(file, label, **asked)
+    request = request_of(file, label, **table_options)
     space = load(file if request is None else table_space(file, request)[0], tuple(overrides))
     _print_notes(space)
     planned = plan_space(space, available, memory=memory, earlier=_earlier_sweeps(space, root))

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 # Number of dropped columns that the command names.
-NAMED = 10
-# Numbers of trials and minutes that end a search if the user gives no minutes
-MOST_TRIALS, MINUTES = 1_000, 5
+MOST_NAMES = 10
+# A search ends after this time, or after this number of trials, if the user gives no minutes.
+MINUTES = 5
+MOST_TRIALS = 1_000
 # Numbers with at most so many different values may be classes.
 FEW_VALUES = 50
+# A class with a smaller share of the rows is rare.
+RARE_SHARE = 0.05
+# Why a column is dropped, by the kind of the finding about it.
+_DROP_REASONS = {
+    "row_number": "numbers the rows",
+    "empty": "has no value",
+    "constant": "has the same value in all rows",
+    "infinite": "has infinite values, which this trainer refuses",
+}
 METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}
 
 
@@ -95,19 +105,22 @@ class Table:
 
 def columns_of(summary: DataSummary) -> Columns:
     """Decide what becomes of each feature, by the findings in the data."""
+    # The first finding about each column. A loose finding does not fit all values.
     findings = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
     parse: dict[str, tuple[JsonValue, str]] = {}
     texts = []
-    for column in (c for c in summary.columns if c.role == "feature"):
+    features = [column for column in summary.columns if column.role == "feature"]
+    for column in features:
         finding = findings.get(column.name, Finding(""))
-        if (reason := _drop_reason(column, finding)) is not None:
+        reason = _drop_reason(column, finding)
+        if reason is not None:
             drop[column.name] = reason
         elif finding.kind in ("number_text", "date_text"):
             parse[column.name] = parse_entry(finding), _parse_reason(finding)
         elif column.kind == "date":
             parse[column.name] = "%Y-%m-%d", "dates become the days since 1970-01-01"
-        if column.kind == "text" and column.name not in {**drop, **parse}:
+        if column.kind == "text" and column.name not in drop and column.name not in parse:
             texts.append(column)
     prose = tuple(f.column for f in summary.findings if f.kind == "prose")
     return Columns(drop, parse, tuple(texts), prose)
@@ -115,34 +128,37 @@ def columns_of(summary: DataSummary) -> Columns:
 
 def _parse_reason(finding: Finding) -> str:
     """Return why a column is parsed."""
-    what = "numbers" if finding.kind == "number_text" else "dates"
-    example = shown(finding.example) + f" in row {finding.row:,}" * (finding.row > 1)
+    values = "numbers" if finding.kind == "number_text" else "dates"
+    example = shown(finding.example)
+    if finding.row > 1:
+        example += f" in row {finding.row:,}"
     if finding.count:
-        return f"{what}; other texts, such as {example}, become missing"
+        return f"{values}; other texts, such as {example}, become missing"
     other = f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
-    return f"{what} as text, such as {example}{other}"
+    return f"{values} as text, such as {example}{other}"
 
 
 def choices(table: Table, file: str) -> list[str]:
     """Return lines about what was chosen for a table and how to change it.
 
     These are the task and the metric, the rows on which trials are compared if they are the latest
-    ones, and the columns that are dropped: at most `NAMED` of them, and the number of the others.
+    ones, and the columns that are dropped: at most `MOST_NAMES` of them, and the number of the
+    others.
 
     Args:
         table: The table.
-        file: Name of the space file, which has all of them.
+        file: Name of the space file, which has all dropped columns.
     """
     lines = [_task_line(table)]
     if table.time:
         change = "for a random fifth: --set data.valid=0.2"
         lines.append(f"trials are compared on the latest fifth by {shown(table.time)} ({change})")
     drop = columns_of(table.summary).drop
-    for name, reason in [*drop.items()][:NAMED]:
+    for name, reason in [*drop.items()][:MOST_NAMES]:
         lines.append(f"dropped {shown(name)} ({shown(reason, 110)})")
-    more = len(drop) - NAMED
-    if more > 0:
-        lines.append(f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}")
+    others = len(drop) - MOST_NAMES
+    if others > 0:
+        lines.append(f"dropped {others} more column{'s' * (others > 1)}; see data.drop in {file}")
     return lines
 
 
@@ -169,15 +185,7 @@ def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
         return f"identifies rows: {finding.count:,} different values"
     if column.kind == "other":
         return f"has the type {column.values}, which this trainer cannot read"
-    return _DROPPED.get(finding.kind)
-
-
-_DROPPED = {
-    "row_number": "numbers the rows",
-    "empty": "has no value",
-    "constant": "has the same value in all rows",
-    "infinite": "has infinite values, which this trainer refuses",
-}
+    return _DROP_REASONS.get(finding.kind)
 
 
 def space_text(table: Table, name: str = "", read: str = "") -> str:
@@ -235,32 +243,32 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
         positive = f"positive: {quoted(list(table.summary.label)[1])}"
         keys[positive] = "the class that F1 and the signs of constraints refer to"
     if table.time:
-        later = "the rows are sorted by this date: trials are compared on the latest fifth"
-        keys[f"valid: {_latest(table.time, 0.2)}"] = later
+        comment = "the rows are sorted by this date: trials are compared on the latest fifth"
+        keys[f"valid: {_latest(table.time, 0.2)}"] = comment
         keys["# valid: 0.2   if new rows are not later than these"] = ""
     elif search.folds:
-        folds = "few rows: each trial trains on four fifths of them, five times"
-        keys[f"valid: {{folds: {search.folds}}}"] = folds
+        comment = "few rows: each trial trains on four fifths of them, five times"
+        keys[f"valid: {{folds: {search.folds}}}"] = comment
     else:
         keys["valid: 0.2"] = "trials are compared on a fifth of the rows"
-    if not table.time and (dates := columns.dates):
-        later = f"# valid: {_latest(dates[0], 0.2)}   if new rows are later than these"
-        keys[later] = ""
+    if columns.dates and not table.time:
+        latest = _latest(columns.dates[0], 0.2)
+        keys[f"# valid: {latest}   if new rows are later than these"] = ""
     if search.has_test:
-        test = "the search never uses these rows; the best trial is scored on them once"
-        keys[f"test: {_latest(table.time, 0.1) if table.time else 0.1}"] = test
+        comment = "the search never uses these rows; the best trial is scored on them once"
+        keys[f"test: {_latest(table.time, 0.1) if table.time else 0.1}"] = comment
     if table.missing_labels:
         keys["drop_missing_label: true"] = f"rows without a label: {table.missing_labels:,}"
-    missing: dict[str, list[JsonValue]] = {}
+    missing: dict[str, list[JsonValue]] = {}  # the markers of each column
     if table.label_words:
         missing[table.label] = []
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"
         keys[f"missing: {flow(missing)}"] = comment
-    suspects = groups(findings, "marker")
-    for group in suspects:
+    marker_groups = groups(findings, "marker")
+    for group in marker_groups:
         for column, markers in missing_entry(group).items():
             missing[column] = missing.get(column, []) + markers
-    if suspects:
+    if marker_groups:
         comment = "if these texts and numbers mean missing values"
         keys[f"# missing: {flow(missing)}"] = comment
     for finding in findings:
@@ -293,14 +301,13 @@ def _column_lines(table: Table, columns: Columns) -> list[str]:
 
 def _label_comment(table: Table) -> str:
     """Return the comment about the label: its classes with their shares, or its range."""
-    balance = table.summary.label.values()
-    rare = bool(balance) and min(balance) < 0.05 * sum(balance)
-    shares = label_text(table.summary).removeprefix(f"{table.label} ")
+    counts = table.summary.label.values()  # number of rows of each class
+    text = label_text(table.summary).removeprefix(f"{table.label} ")
     if table.task == "multiclass" and next(iter(table.summary.label)).isdigit():
-        shares += "; for a label of numbers, `sweeps init --task regression`"
-    if rare:
-        shares += "; a class is rare: consider `class_weight: balanced`"
-    return f"{table.task}: {shares}"
+        text += "; for a label of numbers, `sweeps init --task regression`"
+    if counts and min(counts) < RARE_SHARE * sum(counts):
+        text += "; a class is rare: consider `class_weight: balanced`"
+    return f"{table.task}: {text}"
 
 
 def _metric(table: Table) -> str:

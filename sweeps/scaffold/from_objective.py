@@ -50,7 +50,7 @@ def objective_texts(
         )
         grace_period = max(1, len(reports) // 10)
         scheduler = f"{{name: asha, max_t: {len(reports) + 1}, grace_period: {grace_period}}}"
-    about = (
+    first_note = (
         "One run of the objective was recorded. Parameters that it suggests in another branch are "
         "missing here, and bounds that it computes from other parameters are those of this run."
     )
@@ -58,9 +58,9 @@ def objective_texts(
         name,
         f"--from-objective {reference}",
         f"{loop}:train",
-        parameters=[Parameter(key, own) for key, own in trial.distributions.items()],
+        parameters=[Parameter(key, value) for key, value in trial.distributions.items()],
         goals=list(zip(metric_names(len(directions)), directions, strict=True)),
-        notes=[about, *notes],
+        notes=[first_note, *notes],
         scheduler=scheduler,
     )
     return space, _loop_text(reference, len(directions)), notes
@@ -82,6 +82,7 @@ def _import_objective(reference: str, notes: list[str]) -> Objective:
     from optuna import Study
 
     try:
+        # The patched method works as before, and records its calls.
         with patch.object(Study, "ask", autospec=True, side_effect=Study.ask) as ask:
             objective = references.resolve(reference)
     except references.RefError as e:
@@ -206,7 +207,7 @@ def _loop_text(reference: str, count: int) -> str:
     module, _, attr = reference.partition(":")
     values = [f"values[{i}]" for i in range(count)] if count > 1 else ["value"]
     metrics = zip(metric_names(count), values, strict=True)
-    first, dot, rest = attr.partition(".")
+    first, dot, rest = attr.partition(".")  # a method is named as `Class.method`
     return LOOP.format(
         reference=reference,
         module=module,

@@ -12,13 +12,14 @@ from sweeps.space.model.conditions import Key
 from sweeps.space.model.domains import RULES, argument_problems, build
 from sweeps.space.yaml.yaml_writer import flow
 
+from .optuna_study import best_points, open_study
 from .yaml_text import comment_lines, line, quoted, space_file
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
-from .optuna_study import best_points, open_study
 
+# Number of trials of a sweep, unless the study has more.
 TRIALS = 30
 
 
@@ -55,26 +56,28 @@ def parameters_of(
     notes: list[str] = []
     changed: set[str] = set()
     for _, distributions in trials:
-        for name, own in distributions.items():
-            if latest.setdefault(name, own) != own:
-                changed.add(name)
+        changed |= {
+            name
+            for name, distribution in distributions.items()
+            if latest.get(name, distribution) != distribution
+        }
         latest |= distributions
     if changed:
         notes.append(
             f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last "
             "trials are used."
         )
-    values = [own for own, _ in trials]
-    always = {name for name in latest if all(name in own for own in values)}
+    values = [trial_values for trial_values, _ in trials]
+    unconditional = {name for name in latest if all(name in trial for trial in values)}
     choices = [
         name
-        for name, own in latest.items()
-        if name in always and isinstance(own, CategoricalDistribution)
+        for name, distribution in latest.items()
+        if name in unconditional and isinstance(distribution, CategoricalDistribution)
     ]
     parameters = []
     for name, distribution in latest.items():
-        when = None if name in always else _condition(name, choices, values)
-        if name not in always and when is None:
+        when = None if name in unconditional else _condition(name, choices, values)
+        if name not in unconditional and when is None:
             notes.append(
                 f"{name}: only some trials have it, and no single choice decides which; it is "
                 "sampled in every trial."
@@ -87,6 +90,8 @@ def _condition(
     name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Key]]
 ) -> tuple[str, tuple[Key, ...]] | None:
     """Return the choice, and its values, that decide which trials have the parameter `name`.
+
+    Return None if no single choice decides this.
 
     Args:
         name: Name of the parameter.
@@ -111,9 +116,8 @@ def domain(distribution: BaseDistribution) -> Any:
     """
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    own: Any = distribution
-    if isinstance(own, CategoricalDistribution):
-        options = list(own.choices)
+    if isinstance(distribution, CategoricalDistribution):
+        options = list(distribution.choices)
         for option in options:
             if not isinstance(option, (str, int, float, bool, type(None))):
                 raise ValueError(
@@ -121,17 +125,20 @@ def domain(distribution: BaseDistribution) -> Any:
                     "suggest names, and map them to the values in the objective"
                 )
         return options[0] if len(options) == 1 else {"choice": options}
-    if own.low == own.high:
-        return own.low
-    is_integer = isinstance(own, IntDistribution)
-    step = None if is_integer and own.step == 1 else own.step
+    numbers: Any = distribution  # of floats or integers
+    if numbers.low == numbers.high:
+        return numbers.low
+    is_integer = isinstance(numbers, IntDistribution)
+    step = None if is_integer and numbers.step == 1 else numbers.step
     kind = "randint" if is_integer else "uniform"
-    if own.log:
+    if numbers.log:
         kind = f"log{kind}"
     elif step:
         kind = f"q{kind}"
-    highest = own.high + 1 if is_integer and not step else own.high  # the upper bound is excluded
-    arguments = [own.low, highest, step] if step else [own.low, highest]
+    upper = numbers.high
+    if is_integer and not step:
+        upper += 1  # our domain excludes its upper bound
+    arguments = [numbers.low, upper, step] if step else [numbers.low, upper]
     for _, problem in argument_problems(kind, arguments):
         raise ValueError(f"{problem}, got {flow(arguments)}")
     return {kind: arguments}
@@ -140,17 +147,18 @@ def domain(distribution: BaseDistribution) -> Any:
 def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Key]:
     """Return an initial point with the values of a trial, except constants.
 
-    The point has 0.3 where Optuna has 0.30000000000000004.
+    A constant with a condition is a choice in the space file, and is included. The point has 0.3
+    where Optuna has 0.30000000000000004.
     """
     point = {}
     for parameter in parameters:
-        values_of = domain(parameter.distribution)
-        kind = next(iter(values_of)) if isinstance(values_of, dict) else ""
+        template = domain(parameter.distribution)
+        kind = next(iter(template)) if isinstance(template, dict) else ""
         if parameter.name not in values or not (kind or parameter.when):
             continue
         value = values[parameter.name]
         if kind in RULES:
-            value = build(parameter.name, kind, values_of[kind]).nearest(value)
+            value = build(parameter.name, kind, template[kind]).nearest(value)
         point[f"params.{parameter.name}"] = value
     return point
 
@@ -271,6 +279,7 @@ def study_texts(
 
 
 def _study_texts(study: Study, name: str, origin: str, loop: str) -> tuple[str, str]:
+    """Return the texts for an open study; see `study_texts`."""
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
         raise InputError(
@@ -283,19 +292,18 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> tuple[str, 
     initial = best_points(
         study, {parameter.name: parameter.distribution for parameter in parameters}
     )
-    about = f"The study `{study.study_name}` has {len(trials)} trials."
+    note = f"The study `{study.study_name}` has {len(trials)} trials."
     if len(initial) == 1:
-        about += " Its best trial is run first."
+        note += " Its best trial is run first."
     elif initial:
-        about += f" Its {len(initial)} best trials are run first."
-    notes = [*notes, about]
+        note += f" Its {len(initial)} best trials are run first."
     space = space_text(
         name,
         origin,
         f"{loop}:train",
         parameters,
         goals=goals,
-        notes=notes,
+        notes=[*notes, note],
         trials=max(TRIALS, len(trials)),
         initial=initial,
     )

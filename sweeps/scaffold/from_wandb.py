@@ -13,9 +13,10 @@ from .yaml_text import line, quoted, space_file
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
-# Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate`
-# names none.
-TRIALS, STEPS = 30, 100
+# Number of trials if the configuration has no `run_cap`.
+TRIALS = 30
+# Largest step of a trial if `early_terminate` names none.
+STEPS = 100
 # Our name of each key of `early_terminate` that has a counterpart.
 EARLY_TERMINATE = {"max_iter": "max_t", "min_iter": "grace_period", "eta": "reduction_factor"}
 # The keys of a parameter that define its values.
@@ -46,7 +47,7 @@ def space_text(root: Node, source: str) -> str:
     Raises:
         InputError: The configuration has no parameters, or a parameter has no counterpart.
     """
-    if not root.is_map or not (given := _section(root, "parameters")).value:
+    if not root.is_map or not _section(root, "parameters").value:
         raise InputError(source, "is not a W&B sweep: it has no mapping `parameters`")
     method = _take(root, "method")
     translation = _Translation(str(method.plain() or "bayes"))
@@ -54,12 +55,13 @@ def space_text(root: Node, source: str) -> str:
         translation.problem(
             method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {translation.method}"
         )
-    params = list(_parameters(given, translation, 4))
+    params = list(_parameters(_section(root, "parameters"), translation, 4))
     trainer = _trainer(root, translation)
     sections = [_objective(root, translation), *_search(root, translation)]
     name = str(_take(root, "name").value or source.rpartition("/")[2].partition(".")[0])
-    if left := ", ".join(_left(root)):
-        translation.notes.append(f"These keys have no counterpart and were left out: {left}.")
+    if other_keys := ", ".join(_remaining_keys(root)):
+        text = f"These keys have no counterpart and were left out: {other_keys}."
+        translation.notes.append(text)
     if translation.problems:
         raise InputError(translation.problems)
     return space_file(
@@ -87,11 +89,11 @@ def _section(node: Node, key: str) -> Node:
     return child if child is not None and child.is_map else Node({}, node.mark)
 
 
-def _left(node: Node, path: str = "") -> Iterator[str]:
+def _remaining_keys(node: Node, path: str = "") -> Iterator[str]:
     """Yield the dotted path of each key that was not removed."""
     for key, child in node.value.items():
         if child.is_map:
-            yield from _left(child, f"{path}{key}.")
+            yield from _remaining_keys(child, f"{path}{key}.")
         else:
             yield f"{path}{key}"
 
@@ -99,16 +101,17 @@ def _left(node: Node, path: str = "") -> Iterator[str]:
 def _parameters(node: Node, translation: _Translation, indent: int) -> Iterator[str]:
     """Yield the lines of `space.params`."""
     for name, child in node.value.items():
-        if child.is_map and (inner := _section(child, "parameters")).value:
-            yield line(f"{flow(str(name))}:", indent=indent)
-            yield from _parameters(inner, translation, indent + 2)
-            continue
         if not child.is_map:
             translation.problem(
                 child.mark,
                 f"parameters.{name}",
                 f"must be a mapping such as {{min: 0, max: 1}}, got {child.show()}",
             )
+            continue
+        nested = _section(child, "parameters")
+        if nested.value:
+            yield line(f"{flow(str(name))}:", indent=indent)
+            yield from _parameters(nested, translation, indent + 2)
             continue
         domain = _domain(child, f"parameters.{name}", translation)
         if domain is not None:
@@ -120,53 +123,50 @@ def _domain(node: Node, path: str, translation: _Translation) -> str | None:
 
     Add a problem and return None if there is no counterpart.
     """
-    given = {key: _take(node, key) for key in DISTRIBUTION if key in node.value}
-    kind = str(given["distribution"].value) if "distribution" in given else _implied(given)
-    if kind == "constant" and "value" in given:
-        return quoted(given["value"].plain())
-    if (
-        kind in ("categorical", "categorical_w_probabilities")
-        and "values" in given
-        and given["values"].is_list
-    ):
-        values = given["values"].plain()
+    keys = {key: _take(node, key) for key in DISTRIBUTION if key in node.value}
+    kind = str(keys["distribution"].value) if "distribution" in keys else _default_kind(keys)
+    if kind == "constant" and "value" in keys:
+        return quoted(keys["value"].plain())
+    values = keys["values"].plain() if "values" in keys else None
+    if kind in ("categorical", "categorical_w_probabilities") and isinstance(values, list):
         if len(values) == 1:
             return quoted(values[0])
         return f"{{{'grid' if translation.method == 'grid' else 'choice'}: {quoted(values)}}}"
-    given["distribution"] = Node(kind, node.mark, raw=kind)
-    hint = translate_mapping(Node(given, node.mark))
-    written = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
-    if written is None:
+    keys["distribution"] = Node(kind, node.mark, raw=kind)
+    hint = translate_mapping(Node(keys, node.mark))
+    # The hint is "write {domain}", perhaps followed by how the bounds are computed, in parentheses.
+    match = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
+    if match is None:
         translation.problem(
             node.mark,
             path,
             f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}",
         )
         return None
-    if written[2]:
-        translation.notes.append(f"{path}: the bounds are computed{written[2]}.")
-    return written[1]
+    if match[2]:
+        translation.notes.append(f"{path}: the bounds are computed{match[2]}.")
+    return match[1]
 
 
-def _implied(given: dict[str, Node]) -> str:
+def _default_kind(keys: dict[str, Node]) -> str:
     """Return the distribution that W&B uses if a parameter names none."""
-    if "values" in given:
+    if "values" in keys:
         return "categorical"
-    if "value" in given:
+    if "value" in keys:
         return "constant"
-    if {"mu", "sigma"} & set(given):
+    if {"mu", "sigma"} & set(keys):
         return "normal"
-    ends = [given[key].value for key in ("min", "max") if key in given]
-    return "int_uniform" if ends and all(isinstance(end, int) for end in ends) else "uniform"
+    bounds = [keys[key].value for key in ("min", "max") if key in keys]
+    return "int_uniform" if bounds and all(isinstance(b, int) for b in bounds) else "uniform"
 
 
 def _trainer(root: Node, translation: _Translation) -> str:
     """Return the value of the key `trainer`: the command of the configuration, without a shell."""
     program = str(_take(root, "program").value or "train.py")
-    given = _take(root, "command")
-    command = given.plain() or list(DEFAULT_COMMAND)
+    node = _take(root, "command")
+    command = node.plain() or list(DEFAULT_COMMAND)
     if not isinstance(command, list):
-        translation.problem(given.mark, "command", "must be a list")
+        translation.problem(node.mark, "command", "must be a list")
         command = []
     words: list[str] = []
     for part in map(str, command):
@@ -209,25 +209,26 @@ def _search(root: Node, translation: _Translation) -> Iterator[str]:
         f"search: {{algorithm: {ALGORITHMS.get(translation.method, 'gp')}}}",
         f"method: {translation.method}",
     )
-    early = _section(root, "early_terminate")
-    if early.value:
-        _take(early, "type")
-        brackets = _take(early, "s").plain()
+    early_terminate = _section(root, "early_terminate")
+    if early_terminate.value:
+        _take(early_terminate, "type")
+        brackets = _take(early_terminate, "s").plain()
         is_hyperband = isinstance(brackets, int) and brackets > 1
         options = {"name": "hyperband" if is_hyperband else "asha", "max_t": STEPS}
-        if "max_iter" not in early.value:
+        if "max_iter" not in early_terminate.value:
             translation.notes.append(
                 f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole "
                 "trial."
             )
-        for theirs, ours in EARLY_TERMINATE.items():
-            if theirs in early.value:
-                options[ours] = _take(early, theirs).plain()
+        for key, our_key in EARLY_TERMINATE.items():
+            if key in early_terminate.value:
+                options[our_key] = _take(early_terminate, key).plain()
         yield f"scheduler: {quoted(options)}"
-    cap = _take(root, "run_cap").plain()
-    if translation.method != "grid" or cap:
-        if cap is None:
+    run_cap = _take(root, "run_cap").plain()
+    # Without a cap, a grid search ends after its last cell.
+    if translation.method != "grid" or run_cap:
+        if run_cap is None:
             translation.notes.append(
                 f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`."
             )
-        yield f"limits: {{max_trials: {quoted(cap or TRIALS)}}}"
+        yield f"limits: {{max_trials: {quoted(run_cap or TRIALS)}}}"

@@ -38,9 +38,9 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
     refuse_existing([file, *modules], force)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with staged(file) as part:
-            write_text(part, text)
-            _check(part, modules)
+        with staged(file) as draft:
+            write_text(draft, text)
+            _check(draft, modules)
             for path, code in modules.items():
                 write_text(path, code)
     except InputError as e:

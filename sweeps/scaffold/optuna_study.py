@@ -44,18 +44,18 @@ def open_study(storage: str, name: str | None) -> Study:
     """
     import optuna
 
-    place = masked(storage)
-    stored = _storage(storage)
-    names = optuna.study.get_all_study_names(stored)
+    masked_storage = masked(storage)  # a URL may contain a password
+    opened_storage = _storage(storage)
+    names = optuna.study.get_all_study_names(opened_storage)
     if not names:
-        raise InputError("--from-optuna", f"{place} has no study")
+        raise InputError("--from-optuna", f"{masked_storage} has no study")
     if name is None and len(names) > 1:
-        text = f"{place} has {len(names)} studies; name one of them: {first_names(names)}"
+        text = f"{masked_storage} has {len(names)} studies; name one of them: {first_names(names)}"
         raise InputError("--study", text)
     if name is not None and name not in names:
-        text = f"{place} has no study `{name}`; {did_you_mean(name, names)}"
+        text = f"{masked_storage} has no study `{name}`; {did_you_mean(name, names)}"
         raise InputError("--study", text)
-    return optuna.load_study(study_name=name or names[0], storage=stored)
+    return optuna.load_study(study_name=name or names[0], storage=opened_storage)
 
 
 def _storage(storage: str) -> BaseStorage:
@@ -110,16 +110,17 @@ def best_points(
         best = study.best_trials
     else:
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        # In Optuna, a constraint is satisfied if its value is at most 0.
         feasible = [t for t in complete if all(value <= 0 for value in t.constraints.values())]
         maximize = study.direction == StudyDirection.MAXIMIZE
-        best = sorted(feasible, key=lambda t: t.value or 0.0, reverse=maximize)
+        best = sorted(feasible, key=lambda trial: trial.value or 0.0, reverse=maximize)
     points: list[dict[str, Key]] = []
     for trial in best:
-        inside = all(
+        is_inside = all(
             name in distributions and _contains(distributions[name], value)
             for name, value in trial.params.items()
         )
-        if trial.params and inside and trial.params not in points:
+        if trial.params and is_inside and trial.params not in points:
             points.append(dict(trial.params))
         if len(points) == BEST:
             break

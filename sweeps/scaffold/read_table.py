@@ -45,7 +45,9 @@ LABEL_NAMES = ("target", "label", "class", "y", "outcome")
 def read_keys(text: str) -> tuple[ReadKeys, str]:
     """Parse the option `--read`, which has the keys of `data.read` in YAML.
 
-    Also return the keys as the space file has them.
+    Returns:
+        The keys, and the value of `data.read` in the space file: YAML in one line, or "" if the
+        option is empty.
 
     Raises:
         InputError: The text is not YAML, or a key or its value is wrong.
@@ -77,12 +79,12 @@ def open_table(
     try:
         source = source_in(path, folder)
         folder = folder or Path.cwd()
-        large = False
+        is_large = False
         if not source.startswith("sklearn:"):
             files = find_files(Source(source, folder, "--data", read=read))
             schema_probe.probe_schemas(files)
-            large = ingest.estimate_bytes(files) >= ingest.STREAM_FROM
-        reader = TableReader(large)
+            is_large = ingest.estimate_bytes(files) >= ingest.STREAM_FROM
+        reader = TableReader(is_large)
         return source, reader, reader(Source(source, folder, "data.train", read=read))
     except InputError as e:
         texts = [re.sub("`data.read: (.*?)`", r"`--read '\1'`", p.text) for p in e.problems]
@@ -104,13 +106,14 @@ def source_in(path: str, folder: Path | None) -> str:
 
 def likely_label(names: list[str]) -> str:
     """Return the column that is probably the label: one with a usual name, or else the last one."""
-    return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
+    by_lower = {name.lower(): name for name in reversed(names)}
+    return next((by_lower[word] for word in LABEL_NAMES if word in by_lower), names[-1])
 
 
 def label_hint(names: list[str]) -> str:
     """Return a text that asks for the label, with the first columns of a table."""
-    listed = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
-    return f"name one of the {len(names)} columns, such as {likely_label(names)}: {listed}"
+    first_names = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+    return f"name one of the {len(names)} columns, such as {likely_label(names)}: {first_names}"
 
 
 def describe_table(
@@ -139,6 +142,7 @@ def describe_table(
     parse = {label: rule} if rule else {}
     valid = Split("fraction", fraction=0.2)
     spec = DataSpec(source, label, valid, None, None, folder, parse=parse, drop_missing_label=True)
+    # A frequent word such as `none` is a class, and not a marker of a missing label.
     profile = profile_columns(spec, table.select([label])).get(label, Profile(0))
     words = " and ".join(repr(word) for word in profile.markers if profile.frequent(word))
     spec = replace(spec, missing={label: ()} if words else {})
@@ -146,7 +150,7 @@ def describe_table(
         parts = read_rows(spec, {"train": table}).parts
         missing = parts["train"].column(label).null_count
         parts = drop_unlabeled((label,), parts)[0] if missing else parts
-        task, classes, given = _task(label, parts, task)
+        task, classes, names_task = _task(label, parts, task)
     except InputError as e:
         option = {"data.task": "--task"}
         problems = [Problem(option.get(p.place, "--label"), p.text) for p in e.problems]
@@ -155,11 +159,13 @@ def describe_table(
     if missing:
         findings = (_with_unlabeled(finding, table) for finding in summary.findings)
         summary = replace(summary, findings=tuple(findings))
-    described = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
+    described = Table(source, label, task, names_task, rule, missing, summary, reader.exact, words)
     columns = columns_of(summary)
     _require_features(summary, columns.drop)
-    dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
-    times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
+    if reader.stream:
+        return described
+    rules = {name: columns.parse[name][0] for name in columns.dates}
+    times = [name for name, rule in rules.items() if _is_sorted(table.column(name), rule)]
     return replace(described, time=times[0]) if len(times) == 1 else described
 
 
@@ -197,21 +203,22 @@ def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
         return False
     earlier = times[:-1]
     later = times[1:]
-    return any(pc.all(grows(earlier, later)).as_py() for grows in (pc.less_equal, pc.greater_equal))
+    orders = (pc.less_equal, pc.greater_equal)  # ascending or descending
+    return any(pc.all(compare(earlier, later)).as_py() for compare in orders)
 
 
 def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:
-    """Count the texts that do not fit a rule in all rows, also in rows without a label.
+    """Return a finding with the number of texts that do not fit its rule in any row of a table.
 
-    `data.parse` reads these rows as well.
+    `data.parse` also reads rows without a label, which the finding does not count.
     """
     if finding.kind not in ("number_text", "date_text"):
         return finding
     texts = pc.unique(table.column(finding.column)).drop_null()
-    odd = texts.filter(parse_texts(texts, finding.rule).is_null())
-    if not len(odd):
+    unparsed = texts.filter(parse_texts(texts, finding.rule).is_null())
+    if not len(unparsed):
         return finding
-    return replace(finding, count=len(odd), example=odd[0].as_py(), row=0)
+    return replace(finding, count=len(unparsed), example=unparsed[0].as_py(), row=0)
 
 
 def _label_rule(table: pa.Table, label: str) -> str:
@@ -232,8 +239,11 @@ def _task(
 ) -> tuple[str, tuple[LabelValue, ...] | None, bool]:
     """Return the task, the classes, and whether the space file must name the task.
 
-    It must name the task if sweeps would infer another one. `wanted` is the task that the user
-    named.
+    The classes are None for a regression. The space file must name the task if sweeps would infer
+    another one. `wanted` is the task that the user named.
+
+    Raises:
+        InputError: The label has too many classes, and the user named no task.
     """
     column = parts["train"].column(label)
     inferred, classes = infer_task(label, None, {"train": column})
@@ -242,8 +252,8 @@ def _task(
         task = "multiclass"
     if task != inferred:
         task, classes = infer_task(label, task, {"train": column})
-    most = max(20, min(MOST_CLASSES, len(column) // 5))
-    if wanted is None and classes is not None and len(classes) > most:
+    most_classes = max(20, min(MOST_CLASSES, len(column) // 5))
+    if wanted is None and classes is not None and len(classes) > most_classes:
         advice = "name another column"
         marker = next(text_findings(column, label), None) if is_text(column.type) else None
         if marker is not None and marker.kind == "marker":
@@ -263,5 +273,5 @@ def _has_numbered_classes(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     values = pc.unique(column)
-    whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
-    return bool(whole) and 2 < len(values) <= 20 and len(column) >= 20 * len(values)
+    has_integers = pc.all(pc.equal(values, pc.floor(values))).as_py()
+    return bool(has_integers) and 2 < len(values) <= 20 and len(column) >= 20 * len(values)

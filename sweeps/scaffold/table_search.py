@@ -6,17 +6,23 @@ tables run --dev`. Those of larger tables let the first trial train on some thou
 
 from dataclasses import dataclass
 
-# Below the first number of rows, each trial is a cross-validation: a fifth of few rows says little.
-# From the second on, rows are plenty, and a test split is cut off.
-FOLDS_BELOW, TEST_FROM = 5_000, 50_000
+# With fewer rows, each trial is a cross-validation, because a fifth of few rows says little.
+FOLDS_BELOW = 5_000
 FOLDS = 5
-# From each number of rows on, trials begin with one of so many parts of the rows.
+# From this number of rows on, rows are plenty, and a test split is cut off.
+TEST_FROM = 50_000
+# Trials of a table with at least 12,000 rows train on a ninth of the rows first, and so on.
 PARTS = {12_000: 9, 100_000: 27, 500_000: 81}
-# A model with more trees predicts slowly. Each round grows a tree for each class.
-MOST_ROUNDS, MOST_TREES, LEAST_ROUNDS = 4_000, 40_000, 200
+# Limits of the boosting rounds. Each round grows a tree for each class, and a model with more trees
+# predicts slowly.
+MOST_ROUNDS = 4_000
+MOST_TREES = 40_000
+LEAST_ROUNDS = 200
 # Rounds without an improvement after which a trial ends
 PATIENCE = 50
 TRAINERS = ("xgboost", "lightgbm", "catboost")
+# The name of the parameter with the number of rounds.
+_ROUNDS = {"xgboost": "num_boost_round", "lightgbm": "num_boost_round", "catboost": "iterations"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def choose_search(trainer: str, rows: int, classes: int, foldable: bool = True) 
     if folds:
         scheduler = f"{{name: asha, max_t: {FOLDS}, grace_period: 1}}", "a step is a fold"
     elif rows >= min(PARTS):
-        parts = max(count for least, count in PARTS.items() if rows >= least)
+        parts = max(parts for least_rows, parts in PARTS.items() if rows >= least_rows)
         scheduler = (
             f"{{name: asha, resource: data.rows, max_t: {parts}, grace_period: 1}}",
             f"trials begin with 1/{parts} of the rows; the best go on with more",
@@ -77,7 +83,6 @@ def most_rounds(classes: int) -> int:
     return max(LEAST_ROUNDS, min(MOST_ROUNDS, MOST_TREES // trees))
 
 
-_ROUNDS = {"xgboost": "num_boost_round", "lightgbm": "num_boost_round", "catboost": "iterations"}
 _PARAMS = {
     "xgboost": {
         "eta: {loguniform: [0.01, 0.3]}": "learning rate",

@@ -53,31 +53,31 @@ class TableRequest:
     read: str | None = None
 
 
-def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | None:
-    """Return what a user asks for, or None if the user gave a search space and no table.
+def request_of(source: Any, label: str | None, **options: Any) -> TableRequest | None:
+    """Return the options about a table, or None if the user gave a search space and no table.
 
     Args:
-        given: A path, or an object from a script.
+        source: A path, or an object from a script.
         label: The column to predict.
-        others: The other fields of `TableRequest`.
+        options: The other fields of `TableRequest`.
 
     Raises:
         InputError: A table lacks its label, or another option lacks the table.
     """
-    is_path = isinstance(given, (str, os.PathLike))
+    is_path = isinstance(source, (str, os.PathLike))
     if label is not None:
-        if is_path and Path(given).suffix in (".yaml", ".yml"):
-            text = f"is for a table; the label of the space file {given} is its key data.label"
+        if is_path and Path(source).suffix in (".yaml", ".yml"):
+            text = f"is for a table; the label of the space file {source} is its key data.label"
             raise InputError("--label", text)
-        return TableRequest(label, **others)
-    if is_path and any(suffix in SUFFIXES for suffix in Path(given).suffixes):
+        return TableRequest(label, **options)
+    if is_path and any(suffix in SUFFIXES for suffix in Path(source).suffixes):
         from . import read_table
 
-        keys, _ = read_table.read_keys(others["read"] or "")
-        names = read_table.open_table(str(given), None, keys)[2].column_names
-        hint = read_table.label_hint(names)
-        raise InputError("--label", f"is required, because {Path(given).name} is a table; {hint}")
-    for name, value in others.items():
+        keys, _ = read_table.read_keys(options["read"] or "")
+        _, _, rows = read_table.open_table(str(source), None, keys)
+        hint = read_table.label_hint(rows.column_names)
+        raise InputError("--label", f"is required, because {Path(source).name} is a table; {hint}")
+    for name, value in options.items():
         if value is not None:
             text = "needs a table and --label; a space file has keys for this"
             raise InputError(f"--{name}", text)
@@ -107,9 +107,9 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
             path = str(Path(folder, PASSED))
         source, reader, rows = read_table.open_table(path, None, keys)
     source = PASSED if tables else source
-    described = describe_request(source, reader, rows, request, Path.cwd())
-    notes = tuple(from_data.choices(described, "the sweep's space.yaml"))
-    text = from_data.space_text(described, read=read)
+    description = describe_request(source, reader, rows, request, Path.cwd())
+    notes = tuple(from_data.choices(description, "the sweep's space.yaml"))
+    text = from_data.space_text(description, read=read)
     root = parse(text, f"space file for {source}")
     space = SpaceSource(Path.cwd() / "space.yaml", text, root, Path.cwd(), notes=notes)
     return load(space), tables
@@ -131,12 +131,12 @@ def describe_request(
     if trainer not in TRAINERS:
         text = f"`{trainer}` is not one of {', '.join(TRAINERS)}"
         raise InputError("--trainer", f"{text}; for another trainer, write a space file")
-    described = read_table.describe_table(
+    table = read_table.describe_table(
         source, reader, rows, request.label, folder, task=request.task
     )
     if request.metric is not None:
-        described = replace(described, metric=checked_metric(request.metric, described.task))
-    return replace(described, trainer=trainer)
+        table = replace(table, metric=checked_metric(request.metric, table.task))
+    return replace(table, trainer=trainer)
 
 
 def checked_metric(metric: str, task: str) -> str:
@@ -147,7 +147,7 @@ def checked_metric(metric: str, task: str) -> str:
     """
     name = metrics.base_name(metric)
     if metrics.find(name, task) is None or metrics.usual_goal(name) is None:
-        known = [each for each, metric_of in metrics.OWN.items() if task in metric_of.tasks]
+        known = [known_name for known_name, own in metrics.OWN.items() if task in own.tasks]
         raise InputError(
             "--metric", f"`{metric}` is no metric for {task}; {did_you_mean(metric, known)}"
         )

@@ -19,16 +19,16 @@ def quoted(value: Any) -> str:
     >>> quoted("size"), quoted("${HOME}"), quoted([True, None, "a b"])
     ('size', '"$${HOME}"', '[true, null, "a b"]')
     """
-    return flow(_literal(value))
+    return flow(_escape(value))
 
 
-def _literal(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     """Escape each `${` in the texts of a value. Keys are not escaped: they have no variables."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):
-        return {key: _literal(inner) for key, inner in value.items()}
-    return [_literal(inner) for inner in value] if isinstance(value, Sequence) else value
+        return {key: _escape(inner) for key, inner in value.items()}
+    return [_escape(inner) for inner in value] if isinstance(value, Sequence) else value
 
 
 def line(text: str, comment: str = "", indent: int = 0) -> str:

@@ -90,7 +90,10 @@ class _FakeSession(LocalTrainFnUtils):
     ):
         data = dict(shards)
         super().__init__("fake", data, world_size=world, world_rank=rank)  # type: ignore[arg-type]
-        self.keep, self.resume, self.stop_at, self.run = keep, resume, stop_at, LoopRun()
+        self.keep = keep
+        self.resume = resume
+        self.stop_at = stop_at
+        self.run = LoopRun()
 
     def get_checkpoint(self) -> Checkpoint | None:
         return Checkpoint.from_directory(self.resume) if self.resume else None
@@ -107,13 +110,13 @@ class _FakeSession(LocalTrainFnUtils):
             latest = (current()._next_step or 1) - 1
         self.run.steps.append(take_step(latest))
         self.run.metrics.append(metrics)
-        step = len(self.run.metrics)
+        number = len(self.run.metrics)
         if checkpoint:
+            # Several runs may share the folder, so the name is not the number of the report.
+            copy = self.keep / str(len(list(self.keep.iterdir())))
             with checkpoint.as_directory() as folder:
-                self.run.checkpoints[step] = Path(
-                    shutil.copytree(folder, self.keep / str(len(list(self.keep.iterdir()))))
-                )
-        if step == self.stop_at:
+                self.run.checkpoints[number] = Path(shutil.copytree(folder, copy))
+        if number == self.stop_at:
             raise Stopped
 
 
@@ -187,21 +190,21 @@ def small_table(
         frame.loc[::7, "x3"] = np.nan
     valid = frame.iloc[rows:].reset_index(drop=True)
     cache: dict[str, Any] = {}
-    metric = {
+    metrics = {
         "binary": "valid-logloss",
         "multiclass": "valid-mlogloss",
         "regression": "valid-rmse",
-    }[task]
-    classes = {"binary": ("no", "yes"), "multiclass": ("a", "b", "c"), "regression": None}[task]
+    }
+    classes = {"binary": ("no", "yes"), "multiclass": ("a", "b", "c"), "regression": None}
 
     def current(**changed: Any) -> Current:
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "trial": "0000",
             "seed": 7,
             "label": "y",
             "task": task,
-            "classes": classes,
-            "metric": metric,
+            "classes": classes[task],
+            "metric": metrics[task],
             "goal": "minimize",
             "max_t": None,
             "threads": 1,
@@ -209,9 +212,7 @@ def small_table(
             "_kept": cache,
             "sweep_max_t": changed.get("max_t"),
         }
-        return Current(**given | changed)
+        return Current(**defaults | changed)
 
-    return current, {
-        "train": FakeShard(frame.iloc[:rows].reset_index(drop=True)),
-        "valid": FakeShard(valid),
-    }
+    train = frame.iloc[:rows].reset_index(drop=True)
+    return current, {"train": FakeShard(train), "valid": FakeShard(valid)}

@@ -114,7 +114,7 @@ class SchedulerTests:
         The trials' values are random.
         """
         rng = random.Random(0)
-        decisions = []
+        situations = []
         for minimize in (True, False):
             for size, rung in itertools.product(
                 (1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)
@@ -125,9 +125,7 @@ class SchedulerTests:
                 for number in range(size):
                     values = {step: rng.random() for step in range(1, rung + 1)}
                     study.report(number, values, saves=True)
-                    decisions.append((copy.deepcopy(study), number, rung))
-        return [
-            (view, trial, rung)
-            for view, trial, rung in decisions
-            if rung in scheduler.rungs(view.trials[trial].bracket)
-        ]
+                    # A trial meets only the rungs of its bracket.
+                    if rung in scheduler.rungs(study.trials[number].bracket):
+                        situations.append((copy.deepcopy(study), number, rung))
+        return situations

@@ -120,7 +120,8 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     ]
     events.append(ArtifactSaved(START, "environment.json", "[]\n"))
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
-        events += trial_events(number, state) if number or not resumed else []
+        if number > 0 or not resumed:
+            events += trial_events(number, state)
     perturbation = Perturbation(
         step=1,
         donor="0001",

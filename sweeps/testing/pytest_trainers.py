@@ -94,17 +94,18 @@ class TrainerTests:
 
         def current(**changed: Any) -> Current:
             metric = self.objective()
-            defaults = {
+            default_options = {
                 name: fragment.get("default")
                 for name, fragment in definition_of(self.module).options.items()
             }
-            given = {
+            attributes = {
                 "metric": metric,
                 "asked": (metric,),
                 "goal": self.goal,
                 "checkpoint_interval": 0.0,
+                "options": default_options | self.options,
             }
-            return make(**given | {"options": defaults | self.options} | changed)
+            return make(**attributes | changed)
 
         return current, shards
 
@@ -161,27 +162,17 @@ class TrainerTests:
             pytest.skip("the trainer does not use weights of rows")
         current, shards = self.table()
         loop = references.resolve(f"{self.module}:{definition.loop}")
-        predictions = []
-        for period in (4, 7):
+        train = shards["train"].frame
+        metrics = []
+        for period in (4, 7):  # two different columns of weights
             folder = tmp_path / str(period)
             folder.mkdir()
-            train = shards["train"].frame
-            weighted = {
-                **shards,
-                "train": FakeShard(
-                    train.assign(sample_weight=np.arange(len(train)) % float(period))
-                ),
-            }
-            predictions.append(
-                run_loop(
-                    loop,
-                    dict(self.params),
-                    current(weight="sample_weight", _kept={}),
-                    weighted,
-                    folder,
-                ).metrics
-            )
-        assert predictions[0] != predictions[1], (
+            weights = np.arange(len(train)) % float(period)
+            weighted = {**shards, "train": FakeShard(train.assign(sample_weight=weights))}
+            # An empty cache, because the rows of the first run would be used again.
+            context = current(weight="sample_weight", _kept={})
+            metrics.append(run_loop(loop, dict(self.params), context, weighted, folder).metrics)
+        assert metrics[0] != metrics[1], (
             "the loop does not use the column `Current.weight` of train"
         )
 
@@ -249,9 +240,10 @@ class TrainerTests:
         np.testing.assert_allclose(
             np.asarray(model.predict(rows.iloc[:5])), predictions[:5], rtol=1e-5
         )
-        if (noted := folder / CHECK_PREDICTIONS).exists():
+        stored_predictions = folder / CHECK_PREDICTIONS
+        if stored_predictions.exists():
             np.testing.assert_array_equal(
-                np.asarray(model.predict(current().check)), np.load(noted)
+                np.asarray(model.predict(current().check)), np.load(stored_predictions)
             )
 
     def test_resume_files_are_not_needed_to_predict(

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sweeps.core.best_step import COMPARISONS
+from sweeps.space.yaml.scalars import is_same
 
 # A value of a dimension as samplers and the study have it; see `Dimension.value`.
 Key = None | bool | int | float | str
@@ -54,11 +55,9 @@ class Term:
 
         For a grid or a choice, `value` is the key of the chosen option.
         """
-        if any(
-            key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys
-        ):
-            return True
-        return any(TESTS[sign](value, number) for sign, number in self.tests)
+        return any(is_same(key, value) for key in self.keys) or any(
+            TESTS[sign](value, number) for sign, number in self.tests
+        )
 
 
 def holds(

@@ -7,6 +7,7 @@ other domain is the number itself.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +15,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from sweeps.space.yaml.scalars import Plain
+from sweeps.space.yaml.scalars import Plain, is_same
 
 from .conditions import ABSENT, Key, Term
 
@@ -24,7 +25,7 @@ Number = int | float
 
 INT_LIMIT = 2**63 - 1  # integers have 64 bits in NumPy and in the study
 EDGES = (1e-9, 1 - 1e-9)  # a normal distribution is sampled between these quantiles
-_OPEN = 2.0**-53  # the normal distribution has no quantile at 0 and 1
+_SMALLEST = 2.0**-53  # the normal distribution has no quantiles at 0 and 1, so keys stay between
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,8 @@ class Dimension:
         if self.kind in BRANCHING:
             return self.option(key).value
         if self.mean is not None and self.sd is not None:
-            drawn = NormalDist(self.mean, self.sd).inv_cdf(min(max(float(key), _OPEN), 1 - _OPEN))
-            return self.nearest(drawn)
+            probability = min(max(float(key), _SMALLEST), 1 - _SMALLEST)
+            return self.nearest(NormalDist(self.mean, self.sd).inv_cdf(probability))
         if self.q is not None:
             assert self.lower is not None and self.highest is not None
             key = min(max(self.nearest(key), self.lower), self.highest)
@@ -235,7 +236,7 @@ class Dimension:
             ValueError: No option has this key.
         """
         for option in self.options:
-            if option.key == key and isinstance(option.key, bool) == isinstance(key, bool):
+            if is_same(option.key, key):
                 return option
         raise ValueError(
             f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}"
@@ -268,12 +269,12 @@ def build(name: str, kind: str, args: list[Any]) -> Dimension:
         kind: Name of the domain, a key of `RULES`.
         args: Arguments of the domain. They must be valid; see `argument_problems`.
     """
-    given = dict(zip(RULES[kind].args, args, strict=False))
+    values = dict(zip(RULES[kind].args, args, strict=False))
     if kind == "qrandint":
-        given.setdefault("q", 1)
+        values.setdefault("q", 1)
     if "mean" in RULES[kind].args:
-        given = {"mean": 0.0, "sd": 1.0} | given
-    return Dimension(name, kind, **given)
+        values = {"mean": 0.0, "sd": 1.0} | values
+    return Dimension(name, kind, **values)
 
 
 def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, str]]:
@@ -293,30 +294,38 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         fewest = "" if rule.needed == len(rule.args) else f"{rule.needed} to "
         yield None, f"{kind} takes {fewest}{len(rule.args)} numbers {form}"
         return
-    wrong = False
-    for name, arg in zip(rule.args, args, strict=False):
-        text = _number_rule(arg, rule.integer)
-        wrong = wrong or text is not None
+    values = dict(zip(rule.args, args, strict=False))
+    number_rules = [_number_rule(arg, rule.integer) for arg in args]
+    for index, text in enumerate(number_rules):
         if text is not None:
-            yield rule.args.index(name), f"{kind} {form}: {name} must be {text}"
-    if wrong:
-        return
-    given = dict(zip(rule.args, args, strict=False))
-    if any(name in given and not given[name] > 0 for name in ("sd", "q")):
-        positive = [f"{name} > 0" for name in ("sd", "q") if name in rule.args]
-        yield None, f"{kind} needs {' and '.join(positive)}"
-    elif "lower" not in given:
-        if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
-            yield None, f"{kind} needs values that a float can hold"
-    elif not given["lower"] < given["upper"] or (rule.log and not given["lower"] > 0):
-        logarithms = (
-            "; the bounds are values, not exponents" if rule.log and given["lower"] < 0 else ""
-        )
-        yield None, f"{kind} needs {rule.text}{logarithms}"
-    elif not math.isfinite(float(given["upper"]) - float(given["lower"])):
-        yield None, f"{kind} needs a range that a float can hold"
-    elif "q" in given and (exact(given["upper"]) - exact(given["lower"])) % exact(given["q"]):
-        yield None, f"{kind} needs an upper bound that is lower plus a multiple of q"
+            yield index, f"{kind} {form}: {rule.args[index]} must be {text}"
+    if not any(number_rules):
+        requirement = _broken_requirement(rule, values)
+        if requirement is not None:
+            yield None, f"{kind} needs {requirement}"
+
+
+def _broken_requirement(rule: Rule, values: Mapping[str, Any]) -> str | None:
+    """Return the rule that the arguments of a domain break together, such as "lower < upper".
+
+    Return None if they break no rule. `values` has the arguments by name; each is a valid number.
+    """
+    if any(values.get(name, 1) <= 0 for name in ("sd", "q")):
+        return " and ".join(f"{name} > 0" for name in ("sd", "q") if name in rule.args)
+    if "mean" in rule.args:
+        farthest = abs(float(values.get("mean", 0))) + 10 * float(values.get("sd", 1))
+        return None if math.isfinite(farthest) else "values that a float can hold"
+    lower = values["lower"]
+    upper = values["upper"]
+    if rule.log and lower < 0:
+        return f"{rule.text}; the bounds are values, not exponents"
+    if lower >= upper or (rule.log and lower == 0):
+        return rule.text
+    if not math.isfinite(float(upper) - float(lower)):
+        return "a range that a float can hold"
+    if "q" in values and (exact(upper) - exact(lower)) % exact(values["q"]):
+        return "an upper bound that is lower plus a multiple of q"
+    return None
 
 
 def _number_rule(arg: Plain, integer: bool) -> str | None:
@@ -339,6 +348,6 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     >>> short_names(["preprocessor", "scaling.num_workers", "params.eta"])
     {'preprocessor': 'preprocessor', 'scaling.num_workers': 'num_workers', 'params.eta': 'eta'}
     """
-    cut = {name: name.removeprefix("params.").removeprefix("scaling.") for name in names}
-    shorts = list(cut.values())
-    return {name: short if shorts.count(short) == 1 else name for name, short in cut.items()}
+    short = {name: name.removeprefix("params.").removeprefix("scaling.") for name in names}
+    uses = Counter(short.values())
+    return {name: short[name] if uses[short[name]] == 1 else name for name in names}

@@ -28,10 +28,11 @@ def cells_of(template: Template) -> Iterator[Keys]:
     See `Space.cells`.
     """
     conditions = conditions_of(template)
-    named = {term.name for terms in conditions.values() for term in terms}
-    dims = [dim for dim in dimensions(template) if dim.is_grid or dim.name in named]
+    condition_names = {term.name for terms in conditions.values() for term in terms}
+    dims = [dim for dim in dimensions(template) if dim.is_grid or dim.name in condition_names]
     # Stack of partial cells. An entry has the number of processed dimensions, the options chosen so
-    # far, and the names of the processed dimensions whose values a cell does not fix.
+    # far, and the names of the processed dimensions that are sampled, so that a cell does not fix
+    # their values.
     stack: list[tuple[int, Keys, frozenset[str]]] = [(0, {}, frozenset())]
     while stack:
         count, cell, undecided = stack.pop()
@@ -39,13 +40,14 @@ def cells_of(template: Template) -> Iterator[Keys]:
             yield cell
             continue
         dim = dims[count]
-        cells = [cell]
+        longer_cells = [cell]
         if holds(conditions[dim.name], cell, undecided) is not False:
             if dim.is_grid:
-                cells = [{**cell, dim.name: option.key} for option in dim.options]
+                longer_cells = [{**cell, dim.name: option.key} for option in dim.options]
             else:
                 undecided |= {dim.name}
-        stack.extend((count + 1, each, undecided) for each in reversed(cells))
+        # The last entry is processed first, so the first option comes last.
+        stack.extend((count + 1, longer, undecided) for longer in reversed(longer_cells))
 
 
 # ---- combinations of some dimensions
@@ -78,22 +80,25 @@ def assignments(
         pending += related
         needed |= related
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
+    # Each entry has the indices of the keys that the first dimensions take, in the order in which
+    # `fill` visits them. The next dimension takes its first key, and an entry for each of its other
+    # keys is put on the stack.
     stack: list[tuple[int, ...]] = [()]
     while stack:
-        choices = stack.pop()
-        positions: list[int] = []
+        prefix = stack.pop()
+        indices: list[int] = []
 
         def choose(
-            dim: Dimension, choices: tuple[int, ...] = choices, positions: list[int] = positions
+            dim: Dimension, prefix: tuple[int, ...] = prefix, indices: list[int] = indices
         ) -> Key:
             if dim.name not in keys:
                 return any_key(dim)
-            if len(positions) < len(choices):
-                positions.append(choices[len(positions)])
-            else:  # first visit: each of the other options starts a new combination
-                stack.extend((*positions, i) for i in reversed(range(1, len(keys[dim.name]))))
-                positions.append(0)
-            return keys[dim.name][positions[-1]]
+            if len(indices) < len(prefix):
+                indices.append(prefix[len(indices)])
+            else:
+                stack.extend((*indices, i) for i in reversed(range(1, len(keys[dim.name]))))
+                indices.append(0)
+            return keys[dim.name][indices[-1]]
 
         values: Keys = {}
         yield fill({**sections}, choose, values), values
@@ -109,26 +114,22 @@ def any_key(dim: Dimension) -> Key:
     return 0.5 if dim.lower is None else dim.lower
 
 
-def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
-    """Return all keys of a dimension, or at least enough keys for the conditions of `dims`.
+def _keys(dim: Dimension, all_values: bool, dims: Iterable[Dimension]) -> Sequence[Key]:
+    """Return the keys that a dimension takes in the combinations of `assignments`.
 
-    Enough keys make each condition true once and false once. For a grid or a choice, all keys are
-    returned. For any other domain with a finite number of values, all keys are returned if `whole`
-    is true.
+    Args:
+        dim: The dimension. A grid or a choice takes all its keys.
+        all_values: True if a domain with a finite number of values takes all of them. Any other
+            domain of numbers takes enough keys to make each condition true once and false once.
+        dims: Dimensions whose conditions may compare `dim` with numbers.
     """
     if dim.options:
         return [option.key for option in dim.options]
-    if whole and dim.lower is not None and dim.size < math.inf:
-        return _values(dim)
+    if all_values and dim.lower is not None and dim.size < math.inf:
+        return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
     terms = [term for other in dims for term in other.when if term.name == dim.name]
-    keys = points(dim, {number for term in terms for _, number in term.tests})
-    return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
-
-
-def _values(dim: Dimension) -> list[Key]:
-    """Return all values of a domain that has a finite number of them."""
-    assert dim.lower is not None
-    return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
+    values = points(dim, {number for term in terms for _, number in term.tests})
+    return values if dim.mean is None else [cumulative_probability(dim, v) for v in values]
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
@@ -150,9 +151,9 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
         upper = dim.highest
     inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
     if dim.is_integer or dim.q is not None:
-        near = {dim.nearest(at, steps) for at in inside for steps in (-1, 0, 1)}
+        near = {dim.nearest(number, steps) for number in inside for steps in (-1, 0, 1)}
         return sorted(value for value in near if lower <= value <= upper) or [lower]
-    return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
+    return [(left + right) / 2 for left, right in itertools.pairwise(inside)]
 
 
 # ---- conditions that can be true

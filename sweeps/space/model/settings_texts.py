@@ -27,8 +27,8 @@ def settings_of(space: Space) -> dict[str, str]:
     A setting is written as in the file, with the overrides applied. The algorithm is the chosen
     one, and the values of variables are settings of their own.
     """
-    given = _settings("", space.tree_with_overrides, depth=2)
-    settings = {name: masked(space.public(text)) for name, text in given}
+    texts = _settings("", space.tree_with_overrides, depth=2)
+    settings = {name: masked(space.public(text)) for name, text in texts}
     settings.pop("name", None)
     settings |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
     settings |= {f"variables.{name}": value for name, value in space.variables.items()}

@@ -224,7 +224,7 @@ class Space:
         """
         filled = fill({**self.sections}, choose)
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
-        return {name: filled.get(name, nothing) for name, nothing in empty.items()}
+        return {name: filled.get(name, default) for name, default in empty.items()}
 
     def variant(self, data: Mapping[str, Any]) -> DataSpec:
         """Return the data of a trial.
@@ -257,7 +257,7 @@ def user_references(space: Space) -> list[str]:
     """
     sources = [
         *(spec.train for spec in space.variants),
-        *(s.path for s in (space.data.valid, space.data.test) if s is not None),
+        *(split.path for split in (space.data.valid, space.data.test) if split is not None),
     ]
     names = [
         space.trainer.loop,
@@ -304,16 +304,14 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
     ]
     deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     for cell in space.cells:
-        guessed: set[str] = set()
 
-        def choose(dimension: Dimension, cell: Keys = cell, guessed: set[str] = guessed) -> Key:
-            if dimension.name in cell:
-                return cell[dimension.name]
-            guessed.add(dimension.name)
-            return any_key(dimension)
+        def choose(dim: Dimension, cell: Keys = cell) -> Key:
+            return cell.get(dim.name, any_key(dim))
 
-        filled = space.fill(choose)
-        if not deciding & guessed:
-            fit = (filled["data"], filled["preprocessor"])
+        active: Keys = {}
+        filled = fill({**space.sections}, choose, active)
+        sampled = active.keys() - cell.keys()
+        if not deciding & sampled:
+            fit = (filled.get("data", {}), filled.get("preprocessor", ()))
             fits[repr(fit)] = fit
     return list(fits.values())

@@ -1,6 +1,6 @@
-"""Templates, which are values that may contain dimensions, and functions to fill them.
+"""Templates, which are values that may contain dimensions, and a function that fills them.
 
-The functions fill them with sampled values.
+A template is filled by replacing each dimension with a sampled value.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -102,8 +102,10 @@ class _Filler(TemplateVisitor[Any]):
     def chain(self, chain: Chain) -> tuple[Step, ...]:
         steps: list[Step] = []
         for part in map(self.visit, chain.items):
-            if part is not ABSENT:
-                steps += [part] if isinstance(part, Step) else part
+            if isinstance(part, Step):
+                steps.append(part)
+            elif part is not ABSENT:  # the steps of an option
+                steps += part
         return tuple(steps)
 
     def step(self, step: Step) -> Step:
@@ -140,6 +142,8 @@ def fill(template: Template, choose: Callable[[Dimension], Key], known: Keys | N
 
 
 class _Children(TemplateVisitor[Iterable[Template]]):
+    """Returns the templates directly inside a template; see `children`."""
+
     def parts(self, parts: Iterable[Template]) -> Iterable[Template]:
         return parts
 

@@ -3,6 +3,7 @@
 Pure functions, no I/O.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for part in (part for text in texts for part in split(text)):
+    for part in itertools.chain.from_iterable(map(split, texts)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
             got = part.strip() or "an empty text"
@@ -53,22 +54,24 @@ def split(text: str) -> Iterator[str]:
     Commas inside brackets and inside quotes do not separate parts.
     """
     begin = 0
-    depth = 0
-    quote = ""
-    for i, c in enumerate(text):
+    depth = 0  # number of brackets that are open
+    quote = ""  # the quote that is open
+    for i, character in enumerate(text):
         if quote:
             backslashes = len(text[:i]) - len(text[:i].rstrip("\\"))
             is_escaped = quote == '"' and backslashes % 2 == 1
-            if c == quote and not is_escaped:
+            if character == quote and not is_escaped:
                 quote = ""
-        elif c in _QUOTES:
+        elif character in _QUOTES:
             before = text[begin:i].rstrip()[-1:]
             # A quote inside a word is only a character.
             if before in ("", "=", ",", ":", *_OPENING):
-                quote = c
-        elif c in _OPENING or c in _CLOSING:
-            depth = max(0, depth + (1 if c in _OPENING else -1))
-        elif c == "," and not depth:
+                quote = character
+        elif character in _OPENING:
+            depth += 1
+        elif character in _CLOSING:
+            depth = max(0, depth - 1)
+        elif character == "," and not depth:
             yield text[begin:i]
             begin = i + 1
     yield text[begin:]

@@ -29,17 +29,17 @@ from sweeps.space.yaml.scalars import Scalar, scalar_hint
 from .foreign_syntax import translate_call, translate_mapping
 from .key_suggestions import our_name
 from .nodes import INVALID, Node, Problems
-from .option_labels import canonical, option_keys
+from .option_labels import canonical_form, option_keys
 from .parameter_checks import value_problems
 from .when_parser import WhenParser
 
+# Function that parses a constant, or an option of a domain.
 Read = Callable[[Node], Template]
 
 # End of the message about a bound that is a text, such as "{params.layers}".
 DEPENDENT = (
     "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, "
-    "and compute the value in the loop: "
-    "lower + fraction * (upper - lower)"
+    "and compute the value in the loop: lower + fraction * (upper - lower)"
 )
 MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not valid
 
@@ -77,11 +77,10 @@ class DimensionParser:
         Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a
         problem.
         """
-        if isinstance(node.value, str) and (instead := translate_call(node.value)):
+        if isinstance(node.value, str) and (hint := translate_call(node.value)):
             text = node.show()
             return node.wrong(
-                f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: "
-                f"[{text}]}}"
+                f"{text} is text, not a domain; {hint}; to keep the text, write {{grid: [{text}]}}"
             )
         constant: Scalar = node.value
         return constant
@@ -121,21 +120,19 @@ class DimensionParser:
         if len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             meant = our_name("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
-            if meant and (name == names[0] or meant in DOMAINS):
+            if meant:
                 bound = " Its upper bound is excluded" if meant == "randint" else ""
                 node.wrong(
                     f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}",
                     node.value[names[0]].at,
                 )
                 return MALFORMED
-        if values and (instead := translate_mapping(node, values)):
-            constant = shown if len(shown := node.show()) < 60 else "{...}"
-            keep = (
-                f"; to use the mapping as a constant, write {{grid: [{constant}]}}"
-                if values == "anything"
-                else ""
-            )
-            node.wrong(f"{shown} is not a domain; {instead}{keep}")
+        if values and (hint := translate_mapping(node, values)):
+            shown = node.show()
+            if values == "anything":
+                constant = shown if len(shown) < 60 else "{...}"  # 60: `show` has cut the text
+                hint += f"; to use the mapping as a constant, write {{grid: [{constant}]}}"
+            node.wrong(f"{shown} is not a domain; {hint}")
             return MALFORMED
         if "when" in node.value:
             text = (
@@ -194,7 +191,7 @@ class DimensionParser:
         options = tuple(
             Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
         )
-        dim = Dimension(self._unique(node.path), kind, options, when=when, otherwise=otherwise)
+        dim = Dimension(self._unique_name(node.path), kind, options, when=when, otherwise=otherwise)
         self.when_parser.parsed[dim.name] = dim
         return dim
 
@@ -202,7 +199,7 @@ class DimensionParser:
         """Add a problem for each option that is equal to an earlier one."""
         seen: dict[Hashable, int] = {}
         for i, value in enumerate(values):
-            first = seen.setdefault(canonical(value), i)
+            first = seen.setdefault(canonical_form(value), i)
             if first != i:
                 option = node.value[kind].value[i]
                 text = f"{option.show()} (options {first + 1} and {i + 1})"
@@ -234,7 +231,7 @@ class DimensionParser:
             node.wrong(f"{rule}, got {wrong.show()}{hint}", mark)
         if wrong_args:
             return INVALID
-        dim = replace(build(self._unique(node.path), kind, args.plain()), when=when)
+        dim = replace(build(self._unique_name(node.path), kind, args.plain()), when=when)
         self.when_parser.parsed[dim.name] = dim
         return dim
 
@@ -278,7 +275,7 @@ class DimensionParser:
         for wrong, text in value_problems(fragment, node, template):
             node.wrong(text, wrong.mark)
 
-    def _unique(self, path: str) -> str:
+    def _unique_name(self, path: str) -> str:
         """Return a unique name for the dimension at a path.
 
         The name is the path. Two dimensions can have the same path, because keys may contain dots.

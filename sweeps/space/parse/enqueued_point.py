@@ -33,11 +33,11 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     mark = Mark("params")
     problems = Problems()
     values: dict[str, Any] = {}
-    for given, value in parameters.items():
-        name = full_name(space, given)
+    for short_name, value in parameters.items():
+        name = full_name(space, short_name)
         if name is None:
-            known = [name.removeprefix("params.") for name in (d.name for d in space.dimensions)]
-            text = f"the space has no dimension `{given}`; {did_you_mean(given, known)}"
+            known = [dimension.name.removeprefix("params.") for dimension in space.dimensions]
+            text = f"the space has no dimension `{short_name}`; {did_you_mean(short_name, known)}"
             problems.add(mark, "", text)
         elif name in values:
             problems.add(mark, "", f"`{name}` is given twice")
@@ -62,10 +62,10 @@ def full_name(space: Space, name: str) -> str | None:
     Return None if the space has no such dimension.
     """
     names = {dimension.name for dimension in space.dimensions}
-    return next(
-        (full for full in (name, *(f"{section}.{name}" for section in SHORT)) if full in names),
-        None,
-    )
+    for full in (name, *(f"{section}.{name}" for section in SHORT)):
+        if full in names:
+            return full
+    return None
 
 
 def refusal(space: Space, perturbs: bool) -> str | None:

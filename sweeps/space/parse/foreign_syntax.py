@@ -33,7 +33,7 @@ _KEYS: Mapping[str, str] = {
     for name in names.split()
 }
 # Maps each name of a distribution in other tools to the properties that the name implies.
-_WORDS: Mapping[str, frozenset[str]] = {
+_PROPERTIES: Mapping[str, frozenset[str]] = {
     name: frozenset(properties.split())
     for properties, names in {
         "float": "uniform float double real continuous floatuniform uniformfloat",
@@ -87,37 +87,33 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     """
     if not all(isinstance(key, str) for key in node.value):
         return None
-    named = {
+    by_name = {  # the values by the other tool's names, such as "minvalue"
         normalized(key).lstrip("_"): child
         for key, child in node.items()
         if key != "when" and child.value is not None
     }
-    if not named or not set(named) <= set(_KEYS):
+    if not by_name or not set(by_name) <= set(_KEYS):
         return None
-    given = {_KEYS[key]: child for key, child in named.items()}
-    words = _properties(given, "distribution" in named)
-    if words is None:
+    by_meaning = {_KEYS[key]: child for key, child in by_name.items()}  # such as "lower"
+    properties = _properties(by_meaning, "distribution" in by_name)
+    if properties is None:
         return None
-    conditional = "when" in node.value
+    has_when = "when" in node.value
     hint: str | None
-    if "function" in given:
+    if "function" in by_meaning:
         hint = FUNCTION
-    elif "unsupported" in given:
-        defining = {"lower", "upper", "kind", "options"} & set(given)
-        hint = ANOTHER if defining or "feasiblespace" in named else None
+    elif "unsupported" in by_meaning:
+        defining = {"lower", "upper", "kind", "options"} & set(by_meaning)
+        hint = ANOTHER if defining or "feasiblespace" in by_name else None
     else:
-        hint = _translate(named, words, values, conditional)
-        if hint is None and ("distribution" in named or (words and _defines_range(given))):
+        hint = _translate(by_name, properties, values, has_when)
+        value = by_meaning.get("value")
+        defines_values = by_meaning.keys() & {"lower", "upper"} or (value and value.is_list)
+        if hint is None and ("distribution" in by_name or (properties and defines_values)):
             hint = ANOTHER
-    if hint is None or not conditional:
+    if hint is None or not has_when:
         return hint
     return f"{hint}, with the same `when`"
-
-
-def _defines_range(given: Mapping[str, Node]) -> bool:
-    if "lower" in given or "upper" in given:
-        return True
-    return "value" in given and given["value"].is_list
 
 
 def translate_call(text: str) -> str | None:
@@ -135,121 +131,137 @@ def translate_call(text: str) -> str | None:
     match = _CALL.fullmatch(text.strip())
     if match is None or not (match[1] or match[2] in DOMAINS):
         return None
-    tool, called, inside = match.groups()
-    args = [arg.rpartition("=")[2].strip() for arg in inside.split(",")]
+    tool, function, arguments = match.groups()
+    args = [arg.rpartition("=")[2].strip() for arg in arguments.split(",")]
     if tool == "hp.":  # its arguments have another meaning
         args = []
-    name = our_name("domain", called) or called
+    name = our_name("domain", function) or function
     if name in RULES:
         return _domain(name, args)
     if name in DOMAINS:
-        options = f"[{inside}]"
-        if inside.startswith("["):
-            options = inside
+        options = f"[{arguments}]"
+        if arguments.startswith("["):
+            options = arguments
         elif tool:  # its arguments may have another meaning
             options = "[...]"
         return f"write {{{name}: {options}}}"
     return ANOTHER
 
 
-def _properties(given: Mapping[str, Node], is_distribution: bool) -> set[str] | None:
+def _properties(by_meaning: Mapping[str, Node], is_distribution: bool) -> set[str] | None:
     """Return the properties of a distribution, such as {"float", "log"}.
 
     Return None if a key such as `type` has an unknown value.
     """
     properties: set[str] = set()
-    if "log" in given and given["log"].value is True:
+    if "log" in by_meaning and by_meaning["log"].value is True:
         properties.add("log")
-    if "kind" in given:
-        kind = given["kind"].value
+    if "kind" in by_meaning:
+        kind = by_meaning["kind"].value
         if not isinstance(kind, str):
             return None
-        if normalized(kind) not in _WORDS:
+        if normalized(kind) not in _PROPERTIES:
             return {"other"} if is_distribution else None
-        properties |= _WORDS[normalized(kind)]
+        properties |= _PROPERTIES[normalized(kind)]
     return properties
 
 
 def _translate(
-    named: Mapping[str, Node], words: set[str], values: str, conditional: bool
+    by_name: Mapping[str, Node], properties: set[str], values: str, has_when: bool
 ) -> str | None:
     """Return a hint that names the domain to write in place of a distribution.
 
     Return None if the keys do not define the values.
+
+    Args:
+        by_name: The values of the distribution, by the other tool's names.
+        properties: The properties of the distribution; see `_properties`.
+        values: Values that a domain may have; see `translate_mapping`.
+        has_when: True if the distribution has a `when`, so that a constant must be a choice.
     """
-    given = {_KEYS[name]: child for name, child in named.items()}
-    if "lognormal" in words:
+    by_meaning = {_KEYS[name]: child for name, child in by_name.items()}
+    if "lognormal" in properties:
         return (
             "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential "
             "in the loop"
         )
-    kind = normalized(given["kind"].value) if "kind" in given else ""
+    kind = normalized(by_meaning["kind"].value) if "kind" in by_meaning else ""
     # W&B and Azure ML write the logarithms of the bounds
-    if kind in _EXPONENTS and {"distribution", "minvalue"} & set(named):
-        words = words | {"exponents"}
-    has_bounds = "lower" in given or "upper" in given
-    if not has_bounds and ("choice" in words or {"values", "choices"} & set(named)):
-        options = given.get("options")
-        if options is None and "choice" in words:
-            options = given.get("value")
+    if kind in _EXPONENTS and {"distribution", "minvalue"} & set(by_name):
+        properties = properties | {"exponents"}
+    has_bounds = "lower" in by_meaning or "upper" in by_meaning
+    if not has_bounds and ("choice" in properties or {"values", "choices"} & set(by_name)):
+        options = by_meaning.get("options")
+        if options is None and "choice" in properties:
+            options = by_meaning.get("value")
         if options is not None and options.is_list:
             if not options.value:
                 return "write {choice: [...]} with at least one option"
             return f"write {{choice: {options.show(80)}}}"
-    if "value" in given and ("constant" in words or set(named) <= {"value", "name"}):
-        shown = given["value"].show(80)
-        return f"write {{choice: [{shown}]}}" if conditional else f"write the value itself: {shown}"
-    step = "1" if "step" in words else None
-    if "step" in given:
-        step = _number(given["step"])
+    if "value" in by_meaning and ("constant" in properties or set(by_name) <= {"value", "name"}):
+        shown = by_meaning["value"].show(80)
+        return f"write {{choice: [{shown}]}}" if has_when else f"write the value itself: {shown}"
+    step = "1" if "step" in properties else None
+    if "step" in by_meaning:
+        step = _number(by_meaning["step"])
         if step is None:
             return None
-    if "normal" in words and has_bounds:
+    if "normal" in properties and has_bounds:
         return ANOTHER
-    if "normal" in words or set(named) == {"mu", "sigma"}:
-        args = [_number(given.get("mean")) or "0", _number(given.get("sd")) or "1"]
+    if "normal" in properties or set(by_name) == {"mu", "sigma"}:
+        args = [_number(by_meaning.get("mean")) or "0", _number(by_meaning.get("sd")) or "1"]
         return _domain("qrandn", [*args, step]) if step else _domain("randn", args)
-    if words & {"choice", "constant", "other"}:
+    if properties & {"choice", "constant", "other"}:
         return None
-    return _range(given, words, step, values)
+    return _range(by_meaning, properties, step, values)
 
 
-def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
+def _range(
+    by_meaning: Mapping[str, Node], properties: set[str], step: str | None, values: str
+) -> str | None:
     """Return a hint that names the domain to write in place of a range of numbers.
 
-    Return None if the range does not have two bounds.
+    Return None if the range does not have two bounds. If the domain must have other bounds than the
+    range, the hint says why.
     """
-    lower = _number(given.get("lower"))
-    upper = _number(given.get("upper"))
+    lower = _number(by_meaning.get("lower"))
+    upper = _number(by_meaning.get("upper"))
     if lower is None or upper is None:
         return None
-    log = "log" if "log" in words else ""
-    note = ""
-    if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
+    log_prefix = "log" if "log" in properties else ""
+    note = ""  # the reason for other bounds
+    # A bound that is not above 0 must be the logarithm of the bound.
+    is_logarithm = log_prefix and "log" not in by_meaning and float(lower) <= 0
+    if "exponents" in properties or is_logarithm:
         note = f" (e^{lower}, e^{upper})"
         lower = _power(lower)
         upper = _power(upper)
     if step and float(step) > 0 and math.isfinite(float(upper)):
+        # The upper bound of a domain with steps is a multiple of q above the lower bound.
         low, high, q = (exact(float(text)) for text in (lower, upper, step))
-        if (high - low) % q or ("step" in words and low % q):
+        if (high - low) % q or ("step" in properties and low % q):
             note += f" (the steps of {step} between {lower} and {upper})"
-            if "step" in words:  # the values of `q_uniform` are multiples of q
+            if "step" in properties:  # the values of `q_uniform` are multiples of q
                 low = math.ceil(low / q) * q
             high = low + (high - low) // q * q
             lower = f"{float(low):.12g}"
             upper = f"{float(high):.12g}"
     arguments = [lower, upper, step] if step else [lower, upper]
     q_prefix = "q" if step else ""
-    floats = _domain(f"{q_prefix}{log}uniform", arguments) if values != "integers" else None
+    floats = None
+    if values != "integers":
+        floats = _domain(f"{q_prefix}{log_prefix}uniform", arguments)
     integers = None
     if values != "floats" and all(isinstance(scalar(text), int) for text in arguments):
         if step in (None, "1"):  # other tools include the upper bound
-            integers = _domain(f"{log}randint", [lower, str(int(scalar(upper) or 0) + 1)])
+            integers = _domain(f"{log_prefix}randint", [lower, str(int(scalar(upper) or 0) + 1)])
         else:
-            integers = _domain(f"q{log}randint", arguments)
-    if floats is None or (integers and words & {"int", "step"}):
-        return integers and integers + note
-    if "float" in words or integers is None:
+            integers = _domain(f"q{log_prefix}randint", arguments)
+    if integers and (floats is None or properties & {"int", "step"}):
+        return integers + note
+    if floats is None:
+        return None
+    if "float" in properties or integers is None:
         return floats + note
     return f"{integers} for integers, or {floats.removeprefix('write ')}{note}"
 

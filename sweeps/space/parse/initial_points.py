@@ -103,9 +103,11 @@ class InitialPointsParser:
                     "too"
                 )
                 node.value[name].wrong_key(text)
-            if name not in known:
-                undecided.add(name)
-                missing += [name] if active else []
+            if name in known:
+                continue
+            undecided.add(name)
+            if active:
+                missing.append(name)
         return missing
 
     def _values(self, node: Node) -> tuple[float, ...] | None:
@@ -117,11 +119,9 @@ class InitialPointsParser:
         values = [child.value for child in children]
         if len(values) == self.objectives and all(is_number(value) for value in values):
             return tuple(map(float, values))
-        form = (
-            "a number"
-            if self.objectives == 1
-            else f"a list of {self.objectives} numbers, one for each objective"
-        )
+        form = "a number"
+        if self.objectives > 1:
+            form = f"a list of {self.objectives} numbers, one for each objective"
         node.wrong(f"must be {form}, got {node.show()}")
         return None
 

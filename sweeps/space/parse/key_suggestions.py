@@ -309,8 +309,8 @@ def foreign_file(keys: Iterable[Scalar]) -> str | None:
     names = {normalized(str(key)) for key in keys}
     if names & {"trainer", "space"}:
         return None
-    for tool, text in FOREIGN_FILES.items():
-        if {*tool.split()} <= names:
+    for keys_of_tool, text in FOREIGN_FILES.items():
+        if {*keys_of_tool.split()} <= names:
             return f"not a space file, but {text}; docs/get-started.md shows a space file"
     return None
 
@@ -331,9 +331,10 @@ def our_name(place: str, name: Scalar) -> str | None:
             "scheduler.name".
         name: The name as the user wrote it.
     """
-    wanted = normalized(str(name))
-    words = SUGGESTIONS.get(place, {}).items()
-    return next((word for theirs, word in words if normalized(theirs) == wanted), None)
+    for other_name, word in SUGGESTIONS.get(place, {}).items():
+        if normalized(other_name) == normalized(str(name)):
+            return word
+    return None
 
 
 def suggest(place: str, name: Scalar, valid: Iterable[str]) -> str:
@@ -349,7 +350,8 @@ def suggest(place: str, name: Scalar, valid: Iterable[str]) -> str:
         valid: The valid names at this place.
     """
     valid = list(valid)
-    same = (word for word in valid if normalized(word) == normalized(str(name)))
-    if (word := our_name(place, name) or next(same, None)) is None:
+    by_normalized = {normalized(word): word for word in valid}
+    word = our_name(place, name) or by_normalized.get(normalized(str(name)))
+    if word is None:
         return did_you_mean(str(name), valid)
-    return f"did you mean `{word}`?" if " " not in word else word
+    return word if " " in word else f"did you mean `{word}`?"

@@ -16,7 +16,7 @@ from sweeps.space.python.table_overrides import ROWS, overrides_of
 from sweeps.space.yaml.yaml12 import parse, read_text
 
 from .key_suggestions import foreign_file
-from .nodes import Node, Problems, located
+from .nodes import Problems, located
 from .space_source import SpaceSource, overridden_tree
 from .space_validator import SpaceValidator
 from .top_level_keys import TOP
@@ -65,12 +65,17 @@ def load(
             in the order of the file.
     """
     problems = Problems()
-    source = _changed(_source_of(space), overrides, base, recorded=recorded, tables=tables)
-    root = _overridden_tree(source, problems)
+    source = _with_arguments(_source_of(space), overrides, base, recorded=recorded, tables=tables)
+    # The tree names a file in place of each table that a script passed.
+    table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
+    root = overridden_tree(source.root, (*table_files, *source.overrides), problems)
+    if len(problems):
+        raise InputError(problems.sorted())
     # Problems with absent sections are reported at the start of the file.
     root = replace(root, key_mark=root.mark._replace(line=1, column=1))
     root = located(root, problems)
-    if recorded is None and root.is_map and (text := foreign_file(root.value)) is not None:
+    text = foreign_file(root.value) if recorded is None and root.is_map else None
+    if text is not None:
         raise InputError(str(root.mark), text)
     environment = {**os.environ, **(recorded.variables if recorded is not None else {})}
     variables = Variables(environment, optional=recorded is not None)
@@ -125,14 +130,14 @@ def _source_of(space: Any) -> SpaceSource:
     return SpaceSource(path, text, tree, path.parent)
 
 
-def _changed(
+def _with_arguments(
     source: SpaceSource,
     overrides: Iterable[str],
     base: str | Path | None,
     recorded: Recorded | None,
     tables: Mapping[str, Any] | None,
 ) -> SpaceSource:
-    """Return a source with the arguments of `load`."""
+    """Return a source to which the arguments of `load` are added."""
     return replace(
         source,
         overrides=(*source.overrides, *overrides),
@@ -140,16 +145,3 @@ def _changed(
         functions=source.functions if recorded is None else recorded.functions,
         base=source.base if base is None else Path(base).absolute(),
     )
-
-
-def _overridden_tree(source: SpaceSource, problems: Problems) -> Node:
-    """Return the tree of a space with the overrides.
-
-    Raises:
-        InputError: An override is invalid.
-    """
-    table_files = overrides_of(Path(f"{key}{ROWS}") for key in source.tables)
-    root = overridden_tree(source.root, (*table_files, *source.overrides), problems)
-    if len(problems):
-        raise InputError(problems.sorted())
-    return root

@@ -12,10 +12,7 @@ from sweeps.space.yaml.scalars import Scalar
 
 
 class Mark(NamedTuple):
-    """A place in a space file.
-
-    For a `--set` override, only the text of the override; for a dict of a Python script, a key
-    path.
+    """A place in a space file, in a `--set` override, or in a dict of a Python script.
 
     Attributes:
         source: The file as the user named it, or the override as `--set key=value`.
@@ -40,9 +37,8 @@ class Problems:
     """Collects the problems of one space file. All problems can then be reported together."""
 
     def __init__(self) -> None:
-        self._by_place: dict[
-            tuple[int, int, str, str], Problem
-        ] = {}  # the key removes repetitions and sorts by place
+        # The key (line, column, place, message) removes repetitions and sorts by place.
+        self._by_place: dict[tuple[int, int, str, str], Problem] = {}
 
     def add(self, mark: Mark, key: str, text: str) -> None:
         """Add a problem.
@@ -92,8 +88,8 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
         return key_path, ""
     if key.startswith(key_path.removeprefix("space.")) or key_path == "space":
-        return (key, "")
-    return (key_path, key)
+        return key, ""
+    return key_path, key
 
 
 @dataclass(slots=True)

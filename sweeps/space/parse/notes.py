@@ -1,5 +1,6 @@
 """Find parts of a valid space that are seldom what the user wants. Pure functions, no I/O."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,15 +37,15 @@ def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
         names: Names of the dimensions.
     """
     tuned = {name.rpartition(".")[2] for name in names}
-    texts = {
-        text: name
-        for name, template in (params.items() if isinstance(params, dict) else ())
-        for text in walk(template)
-        if isinstance(text, str)
-    }
-    for text, name in texts.items():
-        named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", text)
-        if tuned & {word for pair in named for word in pair}:
+    parameters: dict[str, str] = {}  # the parameter that has a text, by the text
+    for name, template in params.items() if isinstance(params, dict) else ():
+        for part in walk(template):
+            if isinstance(part, str):
+                parameters[part] = name
+    for text, name in parameters.items():
+        # a pair for each dimension that the text names, in braces or after `params.`
+        pairs = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", text)
+        if tuned & set(itertools.chain.from_iterable(pairs)):
             yield (
                 f"space.params.{name}: the loop gets the text {text}, because sweeps computes no "
                 "values; compute the value in the loop, from the values of the other parameters"
@@ -54,9 +55,8 @@ def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
 def list_notes(params: Template) -> tuple[str, ...]:
     """Return a note for each parameter that is a list of several numbers or texts.
 
-    Use this only for a space without a dimension.
-
-    A text such as "32,64,128" is a list too: Hydra tries each part.
+    Use this only for a space without a dimension. A text such as "32,64,128" is treated as a list,
+    because Hydra tries each part of such a text.
 
     Args:
         params: The section `space.params`.
@@ -71,5 +71,5 @@ def list_notes(params: Template) -> tuple[str, ...]:
         f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, "
         f"write `{{choice: {json.dumps(value)}}}`"
         for name, value in lists.items()
-        if len(value) > 1 and all(isinstance(each, (int, float, str)) for each in value)
+        if len(value) > 1 and all(isinstance(item, (int, float, str)) for item in value)
     )

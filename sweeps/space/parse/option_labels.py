@@ -1,6 +1,5 @@
 """Short, unique, readable keys for the options of a grid or a choice."""
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -54,7 +53,7 @@ class _Canonical(TemplateVisitor[Hashable]):
         return "number", value
 
 
-canonical = _Canonical().visit
+canonical_form = _Canonical().visit
 
 
 def option_keys(values: list[Template]) -> list[Key]:
@@ -66,14 +65,14 @@ def option_keys(values: list[Template]) -> list[Key]:
       step names, their keys also show the arguments that differ.
     - The key of a list or a mapping is its YAML text, shortened.
     """
-    twins: dict[str, list[Chain]] = defaultdict(list)
+    chains: dict[str, list[Chain]] = defaultdict(list)  # by the names of their steps
     for value in values:
         if isinstance(value, Chain):
-            twins[_chain_key(value)].append(value)
+            chains[_chain_key(value)].append(value)
     keys: list[Key] = []
     for value in values:
         if isinstance(value, Chain):
-            keys.append(_cut(_chain_key(value, twins[_chain_key(value)])))
+            keys.append(_cut(_chain_key(value, chains[_chain_key(value)])))
         elif (
             value is None
             or isinstance(value, (bool, int, str))
@@ -81,11 +80,11 @@ def option_keys(values: list[Template]) -> list[Key]:
         ):
             keys.append(value)
         else:
-            keys.append(_cut(say(value)))
-    return _numbered(keys)
+            keys.append(_cut(yaml_text(value)))
+    return _unique_keys(keys)
 
 
-def _numbered(keys: list[Key]) -> list[Key]:
+def _unique_keys(keys: list[Key]) -> list[Key]:
     """Make keys unique.
 
     The first of several equal keys stays; each later one becomes text, such as `"1"` for 1.
@@ -94,9 +93,12 @@ def _numbered(keys: list[Key]) -> list[Key]:
     """
     unique_keys: list[Key] = []
     for key in keys:
-        texts = (f"{say(key)}#{number}" for number in itertools.count(2))
-        candidates = itertools.chain((key, say(key)), texts)
-        unique_keys.append(next(each for each in candidates if each not in unique_keys))
+        unique_key = key
+        number = 1
+        while unique_key in unique_keys:
+            unique_key = yaml_text(key) if number == 1 else f"{yaml_text(key)}#{number}"
+            number += 1
+        unique_keys.append(unique_key)
     return unique_keys
 
 
@@ -117,13 +119,14 @@ def _chain_key(chain: Chain, twins: Sequence[Chain] = ()) -> str:
         if isinstance(item, Dimension):
             parts.append(item.kind)
             continue
-        others = [step.arguments() for twin in twins if isinstance(step := twin.items[i], Step)]
-        shown = [
-            f"{name}={say(value)}"
-            for name, value in item.arguments().items()
-            if any(canonical(other.get(name, ABSENT)) != canonical(value) for other in others)
-        ]
-        parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
+        twin_items = [twin.items[i] for twin in twins]
+        twin_arguments = [twin.arguments() for twin in twin_items if isinstance(twin, Step)]
+        arguments = []
+        for name, value in item.arguments().items():
+            twin_values = [canonical_form(twin.get(name, ABSENT)) for twin in twin_arguments]
+            if any(twin_value != canonical_form(value) for twin_value in twin_values):
+                arguments.append(f"{name}={yaml_text(value)}")
+        parts.append(item.short + (f"({', '.join(arguments)})" if arguments else ""))
     return "+".join(parts) or NONE
 
 
@@ -150,4 +153,4 @@ class _Text(TemplateVisitor[str]):
         return flow(value) if value is None or isinstance(value, (bool, float)) else str(value)
 
 
-say = _Text().visit
+yaml_text = _Text().visit

@@ -15,6 +15,14 @@ from sweeps.space.yaml.scalars import scalar_hint
 
 from .nodes import Node
 
+# The domain of integers to write in place of a domain of floats.
+_INTEGER_DOMAINS = {
+    "uniform": "randint",
+    "loguniform": "lograndint",
+    "quniform": "qrandint",
+    "qloguniform": "qlograndint",
+}
+
 
 def value_problems(
     fragment: Fragment, node: Node, template: Template
@@ -78,19 +86,19 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     Return the broken rule, such as "must be at least 0". Return None if the parameter may have
     every value of the domain.
     """
-    names = types_of(fragment)
+    types = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:
         has_only_numbers = all(isinstance(value, (int, float)) for value in fragment["enum"])
         return None if has_only_numbers else rule
-    if names and not {"integer", "number"} & set(names):
+    if types and not {"integer", "number"} & set(types):
         return rule
-    steps = dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()
-    if names and "number" not in names and not (dim.is_integer or steps):
-        return (
-            f"{rule}, but `{dim.kind}` also gives fractions; use "
-            f"{_INTEGERS.get(dim.kind, 'randint')}"
-        )
+    has_whole_steps = (
+        dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()
+    )
+    if types and "number" not in types and not (dim.is_integer or has_whole_steps):
+        instead = _INTEGER_DOMAINS.get(dim.kind, "randint")
+        return f"{rule}, but `{dim.kind}` also gives fractions; use {instead}"
     if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
         return None
     ends = [dim.lower, dim.highest]
@@ -99,11 +107,3 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
         open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
         ends = [end for end in ends if end not in open_ends]
     return None if all(is_within_bounds(fragment, end) for end in ends) else rule
-
-
-_INTEGERS = {
-    "uniform": "randint",
-    "loguniform": "lograndint",
-    "quniform": "qrandint",
-    "qloguniform": "qlograndint",
-}

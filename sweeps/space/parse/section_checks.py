@@ -56,12 +56,12 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
-        shown = {key: value for key, value in fragment.items() if key != "title"}
+        fragment.pop("title", None)
         if len(forms) == 1:
-            shown |= forms[0]
+            fragment |= forms[0]
         elif forms:
-            shown["anyOf"] = forms
-        by_name[name] = shown
+            fragment["anyOf"] = forms
+        by_name[name] = fragment
     return by_name
 
 
@@ -90,7 +90,7 @@ def check(model: type[T], node: Node) -> T | None:
         node: The section. A null section is treated as an empty mapping, and a known key with the
             value null is treated as absent.
     """
-    kind: type = model
+    kind: type = model  # without T, which the cached functions below do not take
     names = key_names(kind)
     domains = report_domains(node)
     if not node.is_map and node.value is not None:
@@ -99,24 +99,22 @@ def check(model: type[T], node: Node) -> T | None:
     if node in domains:
         return None
     valid = not domains
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, child in node.items():
         if key not in names:
             child.wrong_key(f"unknown key; {suggest(_section(node), key, names)}")
             valid = False
         elif child.value is not None:
-            given[key] = child.plain()
+            values[key] = child.plain()
     try:
-        validated: T = adapter(kind).validate_python(given)
+        validated: T = adapter(kind).validate_python(values)
     except ValidationError as e:
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
-                needed = (
-                    REQUIRED.get(model, {}).get(key)
-                    or f"set {key} to {fragments(kind)[key].get('description', 'a value')}"
-                )
-                node.get(key).wrong(f"is required; {needed}", node.at)
+                meaning = fragments(kind)[key].get("description", "a value")
+                advice = REQUIRED.get(model, {}).get(key) or f"set {key} to {meaning}"
+                node.get(key).wrong(f"is required; {advice}", node.at)
             elif not domains_in(node.value[key]):  # a domain has its own problem
                 _add_error(model, error, node)
         return None

@@ -90,7 +90,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     if depth == len(parts):
         return value
     part = parts[depth]
-    here = ".".join(parts[:depth])
+    here = ".".join(parts[:depth])  # path of `node`
     if node.is_list:
         if not part.isdigit() or int(part) >= len(node.value):
             raise LookupError(
@@ -105,6 +105,7 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
             f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead"
         )
     inside = dict(node.value or {})
-    key = next((k for k in inside if str(k) == part), part)
+    # A part of the path is text, but a key may also be a number.
+    key = next((key for key in inside if str(key) == part), part)
     inside[key] = _put(inside.get(key, Node(None, mark)), parts, depth + 1, value, mark)
     return replace(node, value=inside)

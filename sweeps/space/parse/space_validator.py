@@ -16,7 +16,7 @@ from sweeps.space.model.templates import Sections, conditions_of, dimensions, va
 from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.sections.command_checks import check_commands
 from sweeps.space.sections.data_models import DataSpec
-from sweeps.space.sections.data_section import DataSection, whole
+from sweeps.space.sections.data_section import DataSection, is_parsed
 from sweeps.space.sections.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.space_sections import SpaceParser
@@ -53,7 +53,8 @@ class SpaceValidator:
         self.folder = source.base
         self.algorithm = algorithm
         self.started = algorithm is not None
-        self.roots = (source.base, Path.cwd(), *filter(None, (source.functions,)))
+        functions = () if source.functions is None else (source.functions,)
+        self.roots = (source.base, Path.cwd(), *functions)
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
         self.trainer = self.trainers.read(root.get("trainer"))
         self.parser = SpaceParser(
@@ -81,7 +82,8 @@ class SpaceValidator:
         sections = self._sections(data, tuned)
         cells: tuple[Keys, ...] = ()
         shapes: tuple[Shape, ...] = ()
-        if data is not None and isinstance(params := sections.get("params"), dict):
+        params = sections.get("params")
+        if data is not None and isinstance(params, dict):
             data = self.checks.with_queries(data, params)
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
@@ -143,7 +145,7 @@ class SpaceValidator:
         ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
             self.root.find("space.preprocessor").wrong_key(text)
-        if tuned and all(map(whole, tuned.values())):
+        if tuned and all(map(is_parsed, tuned.values())):
             sections = {"data": tuned, **sections}
         self.dimensions = tuple(dimensions(sections))
         self.parser.when_parser.conclude(conditions_of(sections))
@@ -169,7 +171,7 @@ class SpaceValidator:
 
         Returns:
             The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the
-                file names an algorithm.
+            file names an algorithm.
         """
         self._add_initial_points(sections)
         search = self.search

@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
 # Sections whose keys users may write at the top of the file by mistake.
-_HOMES = {
+_SECTION_MODELS = {
     "data": DataKeys,
     "objective": Objective,
     "search": Search,
@@ -62,11 +62,11 @@ def check_keys(root: Node) -> None:
 
 def _hint(key: str) -> str:
     """Return the hint of a message about an unknown key at the top of the file."""
-    homes = [section for section, model in _HOMES.items() if key in key_names(model)]
+    sections = [name for name, model in _SECTION_MODELS.items() if key in key_names(model)]
     if key in scheduler_keys():
-        homes.append("scheduler")
-    if our_name("file", key) is None and len(homes) == 1:
-        return f"move this key to the section `{homes[0]}`"
+        sections.append("scheduler")
+    if our_name("file", key) is None and len(sections) == 1:
+        return f"move this key to the section `{sections[0]}`"
     return suggest("file", key, TOP)
 
 

@@ -47,11 +47,9 @@ def seconds(value: Plain) -> float:
     if is_number(value):
         total = float(value)
     elif isinstance(value, str) and value and (match := _DURATION.match(value)):
-        total = sum(
-            float(n) * unit
-            for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True)
-            if n
-        )
+        seconds_of_units = (86_400, 3600, 60, 1)  # days, hours, minutes, seconds
+        amounts = zip(match.groups(default=0), seconds_of_units, strict=True)
+        total = sum(float(amount) * unit for amount, unit in amounts)
     if not 0 < total < math.inf:
         raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
     return total
@@ -165,32 +163,35 @@ def encoding(value: str) -> str:
     return value
 
 
-def _parse_rule(name: str, given: Plain) -> str:
-    """Return the text of a rule of `data.parse`."""
-    if isinstance(given, dict) and set(given) == {"rule", "other"} and given["other"] == "missing":
-        return f"{_parse_rule(name, given['rule'])} or missing"
-    if given in NUMBER_RULES:
-        return "number" if given == "currency" else str(given)
-    if isinstance(given, str) and given.startswith("unit ") and given[5:].strip():
-        return f"unit {given[5:].strip()}"
-    if isinstance(given, str) and (moment := _example_of(given)):
-        only_time = moment.date() == datetime.date(1900, 1, 1)
-        return f"time {given}" if only_time else given
+def _parse_rule(column: str, rule: Plain) -> str:
+    """Return the text of a column's rule of `data.parse`."""
+    if isinstance(rule, dict) and set(rule) == {"rule", "other"} and rule["other"] == "missing":
+        return f"{_parse_rule(column, rule['rule'])} or missing"
+    if rule in NUMBER_RULES:
+        return "number" if rule == "currency" else str(rule)
+    unit = rule.removeprefix("unit ").strip() if isinstance(rule, str) else ""
+    if isinstance(rule, str) and rule.startswith("unit ") and unit:
+        return f"unit {unit}"
+    if isinstance(rule, str) and (moment := _sample_moment(rule)):
+        has_no_date = moment.date() == datetime.date(1900, 1, 1)  # the default of `strptime`
+        return f"time {rule}" if has_no_date else rule
     raise ValueError(
-        f"`{name}` has the rule {given!r}, but a rule must be number, decimal_comma, duration, a "
+        f"`{column}` has the rule {rule!r}, but a rule must be number, decimal_comma, duration, a "
         "unit such as 'unit kg', the format of a date or time such as "
         "'%d/%m/%Y' or '%H:%M', or {rule: ..., other: missing}"
     )
 
 
-def _example_of(text: str) -> datetime.datetime | None:
-    """Return a date that was written and read with a format of `strptime`.
+def _sample_moment(date_format: str) -> datetime.datetime | None:
+    """Return a moment that was written and read again with a format of `strptime`.
 
     None if the text is no such format.
     """
     moment = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
+    if "%" not in date_format:
+        return None
     try:
-        return datetime.datetime.strptime(moment.strftime(text), text) if "%" in text else None
+        return datetime.datetime.strptime(moment.strftime(date_format), date_format)
     except ValueError:
         return None
 

@@ -27,15 +27,15 @@ class Variables:
         optional: True if a secret may be unset, because the space is only looked at.
         values: Value of each variable that is no secret. It is recorded, so that a resumed sweep
             has the same space.
-        secrets: Names of the secrets. Their values are not recorded.
-        missing: Names of the secrets that are not set.
+        secrets: Names of the secrets, as keys. Their values are not recorded.
+        missing: Names of the secrets that are not set, as keys.
     """
 
     environment: Mapping[str, str]
     optional: bool = False
     values: dict[str, str] = field(default_factory=dict)
-    secrets: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    secrets: dict[str, None] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
 
     def text(self, reference: Reference, place: str) -> str:
         """Return the text for a variable.
@@ -48,25 +48,22 @@ class Variables:
         Raises:
             VariableError: The variable is not set, or is a secret in a place that is recorded.
         """
-        secret = reference.is_secret(self.environment)
-        if secret and place == "recorded":
-            way = "pass it with `runtime_env.env_vars`, or as an argument of a loader"
-            raise VariableError(
-                f"{reference.name} is a secret, and this value would be recorded; {way}"
-            )
-        if secret:
-            self.secrets += [reference.name] * (reference.name not in self.secrets)
-            if (
-                self.optional
-                and reference.default is None
-                and reference.name not in self.environment
-            ):
-                self.missing += [reference.name] * (reference.name not in self.missing)
+        name = reference.name
+        if reference.is_secret(self.environment):
+            if place == "recorded":
+                raise VariableError(
+                    f"{name} is a secret, and this value would be recorded; pass it with "
+                    "`runtime_env.env_vars`, or as an argument of a loader"
+                )
+            self.secrets[name] = None
+            if self.optional and reference.default is None and name not in self.environment:
+                self.missing[name] = None
                 return reference.written
-        value = reference.value(self.environment)
-        if secret:
+            value = reference.value(self.environment)
             return reference.written if place == "late" else value
-        self.values[reference.name] = value
+        value = reference.value(self.environment)
+        self.values[name] = value
+        # The arguments of a loader are replaced again later, so a `${` in a value is escaped.
         return value.replace("${", "$${") if place == "late" else value
 
 
@@ -93,7 +90,7 @@ def replace_variables(node: Node, variables: Variables, place: str = "recorded")
     elif node.is_list:
         inside = [replace_variables(child, variables, place) for _, child in node.items()]
     elif isinstance(node.value, str) and "${" in node.value:
-        return _replaced(node, variables, place)
+        return _replace_in_text(node, variables, place)
     else:
         return node
     return replace(node, value=inside)
@@ -111,18 +108,21 @@ def remember_secrets(root: Node) -> None:
             remember(str(child.value))
 
 
-def _replaced(node: Node, variables: Variables, place: str) -> Node:
+def _replace_in_text(node: Node, variables: Variables, place: str) -> Node:
+    """Return the node of a text in which the variables are replaced; see `replace_variables`.
+
+    In messages, a value that is not recorded is shown as the file has it.
+    """
+    quote = "'" if node.raw.startswith("'") else ""
     try:
         text = environment_variables.replace(
             node.value,
             lambda reference: variables.text(reference, place),
             keep_escapes=place == "late",
         )
-        value = text if node.raw.startswith("'") else scalar(text)
+        value = text if quote else scalar(text)
     except ValueError as e:
         node.wrong(str(e))
         return node
-    quoted = "'" * node.raw.startswith("'")
-    return replace(
-        node, value=value, raw=f"{quoted}{text}{quoted}" if place == "recorded" else node.raw
-    )
+    raw = f"{quote}{text}{quote}" if place == "recorded" else node.raw
+    return replace(node, value=value, raw=raw)

@@ -17,13 +17,14 @@ from sweeps.space.model.step_names import NONE
 from sweeps.space.yaml.scalars import Plain, Scalar, scalar
 
 from .nodes import Node
-from .option_labels import canonical, say
+from .option_labels import canonical_form, yaml_text
 
 FORM = "`when` must map dimensions to required values, such as {params.booster: dart}"
 COMPARISON = re.compile(r"(<=|>=|<|>)\s*(\S+)\Z")
 # The part of a nested dimension's name that names the option. Users often leave this part out.
 INSIDE = re.compile(r"\.(?:grid|choice)\.\d+")
-_NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
+# The beginning of a text that is meant as a comparison, but has another form, such as `=> 3`.
+_NEARLY_COMPARISON = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
 class InvalidConditionValue(Exception):
@@ -62,14 +63,12 @@ def read_term(dim: Dimension, node: Node) -> Term:
     tests: list[tuple[str, float]] = []
     for child in children:
         comparison = _comparison(dim, child)
-        if dim.options and comparison is None:
-            keys.append(option_of(dim, child))
-        elif dim.options and comparison is not None:
-            keys += _matching_keys(dim, *comparison, child)
+        if not dim.options:
+            tests.append(_possible_test(dim, comparison or _equality(dim, child), child))
         elif comparison is None:
-            tests.append(_number(dim, child))
+            keys.append(option_of(dim, child))
         else:
-            tests.append(_possible_test(dim, comparison, child))
+            keys += _matching_keys(dim, *comparison, child)
     return Term(dim.name, tuple(dict.fromkeys(keys)), tuple(tests))
 
 
@@ -87,12 +86,16 @@ def comparison_of(value: Plain) -> tuple[str, float] | None:
 
 
 def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
-    """Return a comparison such as `> 3`. Return None if the node is not a comparison."""
+    """Return the comparison in a value of a `when`, such as `> 3`. None if it is no comparison.
+
+    Raise InvalidConditionValue for a text that is nearly a comparison. The name of an option is no
+    comparison, whatever it looks like.
+    """
     if not isinstance(node.value, str) or any(option.key == node.value for option in dim.options):
         return None
     if (comparison := comparison_of(node.value)) is not None:
         return comparison
-    if not dim.options or _NEARLY.match(node.value):
+    if not dim.options or _NEARLY_COMPARISON.match(node.value):
         signs = ", ".join(COMPARISONS)
         raise InvalidConditionValue(
             f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and '
@@ -102,10 +105,10 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
     return None
 
 
-def _number(dim: Dimension, node: Node) -> tuple[str, float]:
+def _equality(dim: Dimension, node: Node) -> tuple[str, float]:
     """Return a number in a `when` as the comparison `("==", number)`.
 
-    Raise InvalidConditionValue if the dimension can never equal the number.
+    Raise InvalidConditionValue if the node is no number, or the dimension is continuous.
     """
     value = node.value
     if not is_number(value):
@@ -114,7 +117,7 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
         raise InvalidConditionValue(
             'is continuous, so it never equals a number; write a comparison such as "> 3"', node
         )
-    return _possible_test(dim, ("==", value), node)
+    return "==", value
 
 
 def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
@@ -141,7 +144,7 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
         if not is_number(option.value):
             raise InvalidConditionValue(
                 f"a comparison needs options that are numbers, but {dim.name} has the option "
-                f"{say(option.value)}",
+                f"{yaml_text(option.value)}",
                 node,
             )
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
@@ -164,26 +167,26 @@ def option_of(dim: Dimension, node: Node) -> Key:
     """
     plain = node.plain()
     for option in dim.options:
-        if canonical(option.value) == canonical(plain):
+        if canonical_form(option.value) == canonical_form(plain):
             return option.key
-    word = NONE if plain is None else plain
+    key = NONE if plain is None else plain
     for option in dim.options:
-        if isinstance(word, str) and option.key == word:
+        if isinstance(key, str) and option.key == key:
             return option.key
     if isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain < len(dim.options):
         option = dim.options[plain]
         is_scalar = option.value is None or isinstance(option.value, (bool, int, float, str))
         if not is_scalar:
             return option.key
-    hint = did_you_mean(str(plain), [say(option.key) for option in dim.options])
+    hint = did_you_mean(str(plain), [yaml_text(option.key) for option in dim.options])
     raise InvalidConditionValue(f"must be an option of {dim.name}; {hint}", node)
 
 
 def describe_values(dim: Dimension) -> str:
     """Return the values of a dimension in a few words, such as "1 to 8" or "one of adam, sgd"."""
     if dim.options:
-        shown = ", ".join(say(option.key) for option in dim.options[:8])
-        return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
+        names = [yaml_text(option.key) for option in dim.options]
+        return f"one of {', '.join(names[:8])}" + (", ..." if len(names) > 8 else "")
     if dim.lower is None or dim.highest is None:
         return "any number"
     steps = f" by {dim.q:g}" if dim.q not in (None, 1) else ""

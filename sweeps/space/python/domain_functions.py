@@ -22,12 +22,12 @@ def grid(options: Iterable[Any], *, when: When = None) -> Domain:
         when: Condition: a mapping from the name of another dimension, such as `params.booster`, to
             a value, a comparison such as `"> 3"`, or a list of values.
     """
-    return _domain("grid", _listed(options), when)
+    return _domain("grid", _option_list(options), when)
 
 
 def choice(options: Iterable[Any], *, when: When = None) -> Domain:
     """Return a domain of options from which the sampler chooses. For the arguments, see `grid`."""
-    return _domain("choice", _listed(options), when)
+    return _domain("choice", _option_list(options), when)
 
 
 def uniform(lower: float, upper: float, *, when: When = None) -> Domain:
@@ -66,7 +66,7 @@ def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None)
 
     Without `q`, or with q = 1, these are the integers from `lower` to `upper - 1`.
     """
-    return _domain("qrandint", _given(lower, upper, q), when)
+    return _domain("qrandint", _without_none(lower, upper, q), when)
 
 
 def lograndint(lower: int, upper: int, *, when: When = None) -> Domain:
@@ -92,7 +92,7 @@ def randn(mean: float | None = None, sd: float | None = None, *, when: When = No
     """
     if mean is None and sd is not None:
         mean = 0.0
-    return _domain("randn", _given(mean, sd), when)
+    return _domain("randn", _without_none(mean, sd), when)
 
 
 def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> Domain:
@@ -103,12 +103,12 @@ def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> Domain:
     return _domain("qrandn", [mean, sd, q], when)
 
 
-def _listed(options: Iterable[Any]) -> str | list[Any]:
+def _option_list(options: Iterable[Any]) -> str | list[Any]:
     """Return options as a list. A text stays a text, which the parser of spaces refuses."""
     return options if isinstance(options, str) else list(options)
 
 
-def _given(*arguments: float | None) -> list[float]:
+def _without_none(*arguments: float | None) -> list[float]:
     return [argument for argument in arguments if argument is not None]
 
 

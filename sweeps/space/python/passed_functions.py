@@ -104,6 +104,7 @@ def importable_name(function: Function, roots: Sequence[Path]) -> str | None:
 
 
 def _attribute(module: str, name: str) -> Any:
+    """Return an attribute of an imported module by its dotted name, or None if there is none."""
     value: Any = sys.modules.get(module)
     for part in name.split("."):
         value = getattr(value, part, None)
@@ -132,8 +133,8 @@ def write_module(functions: Functions, place: str, folder: Path) -> str:
         version="{}.{}".format(*sys.version_info),
         numbers=sys.version_info[:2],
         source="\n#\n".join(
-            textwrap.indent(_source(each).rstrip(), "# ", lambda line: True)
-            for each in functions.values()
+            textwrap.indent(_source(function).rstrip(), "# ", lambda line: True)
+            for function in functions.values()
         ),
         imports=_import_lines(recorder.modules, ""),
         later=_import_lines(recorder.later, "    ") or "    pass",
@@ -157,8 +158,12 @@ def free_name(function: Function, taken: Functions) -> str:
     name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
     if not name.isidentifier() or keyword.iskeyword(name):  # such as `lambda`
         name = "function"
-    names = (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3)))
-    return next(each for each in names if each not in taken)
+    free = name
+    number = 2
+    while free in taken:
+        free = f"{name}_{number}"
+        number += 1
+    return free
 
 
 def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
@@ -239,10 +244,10 @@ def _named_modules(pickled: bytes) -> set[str]:
 
     Compiled modules are included. The pickle is not loaded.
     """
-    memo: list[str] = []
+    memo: list[str] = []  # values that the pickle may put on the stack again; "" if not a text
     texts = ["", ""]  # the last two texts on the stack
     modules = set()
-    previous = ""
+    previous = ""  # name of the previous opcode
     value: Any
     for opcode, value, _ in pickletools.genops(pickled):
         if "BINUNICODE" in opcode.name:

@@ -106,8 +106,10 @@ class _Converter:
     def convert(self, space: Mapping[str, Any]) -> dict[str, Any]:
         """Return the space with the values that YAML has."""
         space = dict(space)
-        if passed_functions.is_function(trainer := space.get("trainer")):
-            space["trainer"] = {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
+        trainer = space.get("trainer")
+        if passed_functions.is_function(trainer):
+            option = "estimator" if hasattr(trainer, "fit") else "loop"
+            space["trainer"] = {option: trainer}
         data = space.get("data")
         if isinstance(data, Mapping):
             self.tables = {
@@ -136,7 +138,7 @@ class _Converter:
         Add a problem for each value that has no form in YAML.
         """
         if depth > MAX_DEPTH:
-            self._add(path, TOO_DEEP)
+            self._add_problem(path, TOO_DEEP)
         elif isinstance(value, Mapping):
             return self._plain_mapping(value, path, depth)
         elif isinstance(value, (list, tuple, range)):
@@ -153,7 +155,7 @@ class _Converter:
             for kind in (bool, int, float):
                 if isinstance(value, kind):
                     return kind(value)
-            self._add(path, _wrong(value))
+            self._add_problem(path, _type_problem(value))
         return None
 
     def _plain_mapping(self, value: Mapping[Any, Any], path: str, depth: int) -> dict[Any, Any]:
@@ -161,22 +163,24 @@ class _Converter:
         for key, inner in value.items():
             below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
             if isinstance(key, (Mapping, list, tuple, range)):
-                self._add(path, f"the key {key!r} must be a text, a number, a function or a class")
+                self._add_problem(
+                    path, f"the key {key!r} must be a text, a number, a function or a class"
+                )
             elif text := _too_large(inner):
-                self._add(below, text)
+                self._add_problem(below, text)
             else:
                 plain[self._plain(key, below, depth)] = self._plain(inner, below, depth + 1)
         return plain
 
     def _store(self, function: Function, path: str) -> str:
         """Store a function in the generated module, and return its name `module:attr`."""
-        names = [name for name, each in self._stored.items() if each == function]
+        names = [name for name, stored in self._stored.items() if stored == function]
         name = names[0] if names else passed_functions.free_name(function, self._stored)
         self._stored[name] = function
         self._first = self._first or path
         return f"{_MODULE}:{name}"
 
-    def _add(self, path: str, text: str) -> None:
+    def _add_problem(self, path: str, text: str) -> None:
         self._problems.append(Problem(path or PLACE, text))
 
 
@@ -186,12 +190,12 @@ def _too_large(value: Any) -> str:
     if not isinstance(plain, (str, list, tuple)):
         return ""
     text = repr(plain)
-    if len(text) <= MAX_BYTES and (isinstance(plain, str) or text.count(", ") < MAX_NODES):
+    values = 1 if isinstance(plain, str) else text.count(", ")  # about this many
+    if len(text) <= MAX_BYTES and values < MAX_NODES:
         return ""
     return (
         f"has about {len(text) / 1e6:.1f} MB, which is too large for a space; pass tables with "
-        "`data`, and read other large values in "
-        "the loop"
+        "`data`, and read other large values in the loop"
     )
 
 
@@ -221,7 +225,7 @@ def _from_numpy(value: Any) -> Any:
     return value.tolist()
 
 
-def _wrong(value: Any) -> str:
+def _type_problem(value: Any) -> str:
     """Return the message about a value that YAML does not have."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     if kind.startswith(("ray.tune.", "optuna.distributions.")):

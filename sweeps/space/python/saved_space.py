@@ -31,13 +31,14 @@ def roots_of(space: Space) -> tuple[Path, ...]:
 
     They are the space file's folder, the working directory, and the folder of passed functions.
     """
-    return tuple(
-        dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,))))
-    )
+    folders = [space.data.base.resolve(), Path.cwd()]
+    if space.functions is not None:
+        folders.append(space.functions)
+    return tuple(dict.fromkeys(folders))
 
 
 def save_space(
-    folder: Path, space: Space, began: float, **more: str | int | list[str] | None
+    folder: Path, space: Space, began: float, **other_keys: str | int | list[str] | None
 ) -> None:
     """Save the space file, its original place and the overrides in the sweep's folder.
 
@@ -47,8 +48,8 @@ def save_space(
         folder: The sweep's folder.
         space: The sweep's space.
         began: Time of the sweep's start, in seconds since the epoch.
-        more: Further keys for `origin.json` that a resume needs, with their values. No value may
-            contain a password.
+        other_keys: Further keys for `origin.json` that a resume needs, with their values. No value
+            may contain a password.
     """
     write_text(SweepFolder(folder).space, space.text)
     if space.functions is not None:
@@ -65,7 +66,8 @@ def save_space(
         "variables": space.variables,
     }
     write_text(
-        SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n"
+        SweepFolder(folder).origin,
+        json.dumps(origin | other_keys | _resume_keys(space), indent=2) + "\n",
     )
 
 
@@ -73,17 +75,20 @@ def save_limits(folder: Path, space: Space) -> None:
     """Save the overrides and the limits of a resumed sweep in `origin.json`."""
     write_text(
         SweepFolder(folder).origin,
-        json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n",
+        json.dumps(read_origin(folder) | _resume_keys(space), indent=2) + "\n",
     )
 
 
-def _limits(space: Space) -> dict[str, Any]:
-    limits = {
+def _resume_keys(space: Space) -> dict[str, Any]:
+    """Return the keys of `origin.json` that a resume writes again: overrides, limits, metric."""
+    keys: dict[str, Any] = {
         "overrides": list(space.overrides),
         "metric": space.objective.metric,
         "max_trials": space.limits.max_trials,
     }
-    return limits | ({"repeats": space.repeats.count} if space.repeats.count > 1 else {})
+    if space.repeats.count > 1:
+        keys["repeats"] = space.repeats.count
+    return keys
 
 
 def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
@@ -107,7 +112,7 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
     for root in (cwd, base):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
-    return _loaded(folder), (base, cwd)
+    return _load(folder), (base, cwd)
 
 
 def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path, ...]]:
@@ -144,14 +149,14 @@ def recorded_space(folder: Path) -> Space:
         InputError: The folder is not a sweep's folder, or its space file is invalid.
     """
     with references.absent_modules_allowed():
-        return _loaded(folder)
+        return _load(folder)
 
 
-def _loaded(folder: Path, more: tuple[str, ...] = ()) -> Space:
+def _load(folder: Path, new_overrides: tuple[str, ...] = ()) -> Space:
     """Load the space file that is saved in a sweep's folder.
 
-    The overrides of the sweep are applied, and then the overrides in `more`. Relative paths in the
-    file refer to the folder of the original file.
+    The overrides of the sweep are applied, and then `new_overrides`. Relative paths in the file
+    refer to the folder of the original file.
 
     The functions that a script passed stay in the sweep's folder. They are only looked at.
 
@@ -166,7 +171,7 @@ def _loaded(folder: Path, more: tuple[str, ...] = ()) -> Space:
         variables=origin["variables"],
         functions=saved.functions if saved.functions.is_dir() else None,
     )
-    overrides = (*origin["overrides"], *more)
+    overrides = (*origin["overrides"], *new_overrides)
     tables = table_overrides(saved.tables)
     space = load(saved.space, (*tables, *overrides), origin["base"], recorded)
     return replace(space, name=origin["name"], overrides=overrides)
@@ -183,11 +188,13 @@ def with_saved_tables(space: Space, folder: Path) -> Space:
     places = dict(space.places)
     for file in table_files(SweepFolder(folder).tables):
         path = str(file.absolute())
-        places[f"data.{file.stem}"] = f"data.{file.stem}"
-        given: dict[str, Any] = {file.stem: Split("path", path=path)}
+        key = f"data.{file.stem}"
+        places[key] = key  # messages name the key, because the user has not written the file
         if file.stem == "train":
-            given = {"train": path, "args": {}}
-        data = replace(data, **given)
+            data = replace(data, train=path, args={})
+        else:
+            changed: dict[str, Any] = {file.stem: Split("path", path=path)}
+            data = replace(data, **changed)
     return replace(space, data=data, places=places, tables={})
 
 
@@ -240,7 +247,7 @@ def _why_no_bundle(folder: Path) -> str:
     result = read_result(folder)
     trainer = None
     with contextlib.suppress(InputError):  # the user's modules may be missing
-        trainer = _loaded(folder).trainer
+        trainer = _load(folder).trainer
     if is_driven(folder):
         why = (
             "the sweep is running, and writes its bundle when it ends; wait until then, or stop "
@@ -292,22 +299,27 @@ def resumed_space(
             population changes.
     """
     space, _ = runnable_space(folder, trust)
-    if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
-        rule = "only `limits` can change on resume, such as --set limits.timeout=2h"
-        raise InputError([Problem(f"--set {o}", rule) for o in wrong])
-    fixed = (
+    rule = "only `limits` can change on resume, such as --set limits.timeout=2h"
+    problems = [
+        Problem(f"--set {override}", rule)
+        for override in overrides
+        if override.partition("=")[0].strip().split(".")[0] != "limits"
+    ]
+    if problems:
+        raise InputError(problems)
+    population_rule = (
         f"the population of {space.scheduler.name} cannot change after the sweep has begun; this "
-        "population has "
-        f"{space.scheduler.population} members"
+        f"population has {space.scheduler.population} members"
     )
     if add_trials and space.scheduler.population is not None:
-        raise InputError("--add-trials", f"{fixed}, got {add_trials} more")
+        raise InputError("--add-trials", f"{population_rule}, got {add_trials} more")
     if add_trials:
-        limits = _loaded(folder, overrides).limits
+        limits = _load(folder, overrides).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
     if not overrides:
         return space
-    changed = _loaded(folder, overrides)
+    changed = _load(folder, overrides)
     if changed.scheduler != space.scheduler:
-        raise InputError("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}")
+        text = f"{population_rule}, got {changed.limits.max_trials}"
+        raise InputError("limits.max_trials", text)
     return replace(changed, functions=space.functions)

@@ -22,7 +22,7 @@ from sweeps.space.parse.top_level_keys import TOP_LEVEL
 from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.auto_algorithm import AUTO
 from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
-from sweeps.space.sections.space_sections import AMOUNT, IN_SPACE, SCALING
+from sweeps.space.sections.space_sections import AMOUNT, SCALING, SECTION_DESCRIPTIONS
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 from . import docstrings
@@ -169,7 +169,7 @@ def _scheduler() -> Schema:
     text = "The scheduler. `module:attr` names a class of your own."
     name = value(enum_of(_summaries("scheduler")) | {"description": text}, REFERENCE)
     names = plugin_registry.names("scheduler")
-    rules = [_rule("name", each, then=ref(f"scheduler.{each}")) for each in names]
+    rules = [_rule("name", scheduler, then=ref(f"scheduler.{scheduler}")) for scheduler in names]
     return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
 
 
@@ -260,7 +260,8 @@ def _space() -> Schema:
         "params": {"type": "object"},
     }
     described = {
-        name: any_of(form, NULL, description=IN_SPACE[name]) for name, form in sections.items()
+        name: any_of(form, NULL, description=SECTION_DESCRIPTIONS[name])
+        for name, form in sections.items()
     }
     return mapping(described)
 

@@ -14,6 +14,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sweeps.space.yaml.scalars import is_same
+
 Fragment = Mapping[str, Any]
 
 KEYS = (
@@ -95,10 +97,7 @@ def allows(fragment: Fragment, value: object) -> bool:
             isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in items
         )
     if "enum" in fragment:
-        return any(
-            value == known and isinstance(value, bool) == isinstance(known, bool)
-            for known in fragment["enum"]
-        )
+        return any(is_same(value, known) for known in fragment["enum"])
     names = types_of(fragment)
     if names and not any(_is_of_type(value, name) for name in names):
         return False

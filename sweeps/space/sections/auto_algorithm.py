@@ -40,12 +40,13 @@ def choose(*, sampled: int, objectives: int, max_trials: int, perturbs: bool = F
     """
     if not sampled:
         return Choice("grid", "nothing is sampled")
-    against = [
+    # Reasons against `gp`: a pair of the condition and the text for each.
+    objections = [
         (objectives > GP_OBJECTIVES, f"{objectives} objectives"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS:,} trials"),
         (perturbs, "all trials start before any value is known"),
     ]
-    reasons = [text for holds, text in against if holds]
+    reasons = [text for holds, text in objections if holds]
     if reasons:
         return Choice("tpe", ", ".join(reasons))
     goals = "one objective" if objectives == 1 else f"{objectives} objectives"

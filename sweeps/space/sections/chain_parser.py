@@ -27,13 +27,13 @@ class ChainParser(DimensionParser):
             return Chain()
         if not node.is_list:
             return self._steps(node)
+        entries = [self._steps(child) for child in node.value if child.value not in (None, NONE)]
         items: list[Step | Dimension] = []
-        good = True
-        for child in node.value:
-            part = self._steps(child) if child.value not in (None, NONE) else Chain()
-            good = good and isinstance(part, Chain)
-            items.extend(part.items if isinstance(part, Chain) else ())
-        return Chain(tuple(items)) if good else INVALID
+        for entry in entries:
+            if not isinstance(entry, Chain):
+                return INVALID
+            items += entry.items
+        return Chain(tuple(items))
 
     def _steps(self, node: Node) -> Template:
         """Parse one entry of a chain: a step, or a dimension whose options are chains.
@@ -49,7 +49,7 @@ class ChainParser(DimensionParser):
             return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
         names = [key for key in node.value if key != "when"]
         if len(names) != 1:
-            if not names:
+            if not names:  # a `when` alone, which `domain` has reported
                 return INVALID
             text = f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}"
             return node.wrong(

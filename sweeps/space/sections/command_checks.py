@@ -3,6 +3,7 @@
 The script, the placeholders, and the parameters that a command leaves out are checked.
 """
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from sweeps.space.schema.parameter_schema import COMMAND_FORMAT, allows
 
 from .trainer_definition import TrainerDefinition
 from .trainer_models import TrainerSpec
+
+# Options of Python after which the next word is not the script.
+_FLAGS_WITH_VALUE = {"-m", "-c", "-X", "-W"}
 
 
 def command_options(
@@ -79,8 +83,9 @@ def check_commands(
                 f'argument, or "{ARGS}" for all parameters'
             )
             root.find(f"space.params.{name}").wrong_key(text)
-        if (wrong := _missing_script(command, roots)) is not None:
-            root.wrong_inside(f"trainer.{option}.{wrong[0]}", wrong[1])
+        if missing := _missing_script(command, roots):
+            index, text = missing
+            root.wrong_inside(f"trainer.{option}.{index}", text)
 
 
 def command_hint(node: Node) -> str:
@@ -107,18 +112,15 @@ def _missing_script(
 
     Return None if the command runs no such script.
     """
-    words = [str(word) for word in command]
-    index = next(
-        (index for index, word in enumerate(words) if index and not word.startswith("-")), 0
-    )
-    takes_another = {"-m", "-c", "-X", "-W"} & set(words[:index])
-    if words[0] not in INTERPRETERS or not index or takes_another or "{" in words[index]:
+    program, *arguments = map(str, command)
+    flags = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    if program not in INTERPRETERS or flags == arguments or set(flags) & _FLAGS_WITH_VALUE:
         return None
-    if absent_allowed.get() or any((root / words[index]).is_file() for root in roots):
+    script = arguments[len(flags)]
+    exists = any((root / script).is_file() for root in roots)
+    if "{" in script or absent_allowed.get() or exists:
         return None
     files = sorted({file.name for root in roots for file in root.glob("*.py")})
-    hint = did_you_mean(words[index], files) if files else "these folders have no Python file"
-    return (
-        index,
-        f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}",
-    )
+    hint = did_you_mean(script, files) if files else "these folders have no Python file"
+    folders = " or ".join(dict.fromkeys(map(str, roots)))
+    return 1 + len(flags), f"no file `{script}` in {folders}; {hint}"

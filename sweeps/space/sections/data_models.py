@@ -316,9 +316,10 @@ def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
         data: The trial's values of the tuned keys, such as `rows`. `train` is text or
             `{module:function: arguments}`.
     """
-    given = dict(data)
-    if isinstance(call := given.get("train"), Mapping):
-        given["train"], given["args"] = next(iter(call.items()))
-    elif "train" in given:
-        given["args"] = {}
-    return replace(spec, **given)
+    values = dict(data)
+    source = values.get("train")
+    if isinstance(source, Mapping):
+        ((values["train"], values["args"]),) = source.items()
+    elif source is not None:
+        values["args"] = {}
+    return replace(spec, **values)

@@ -78,12 +78,13 @@ class DataSection:
         tuned = {
             key: template
             for key, template in templates.items()
-            if any(dimensions(template)) or not whole(template)
+            if any(dimensions(template)) or not is_parsed(template)
         }
-        rest = {key: child for key, child in node.items() if key not in templates}
+        other_nodes = {key: child for key, child in node.items() if key not in templates}
         if "train" in templates:
-            rest["train"] = replace(node.value["train"], value="parsed")
-        keys = check(DataKeys, replace(node, value=rest))
+            # `train` is required and already parsed, so any text may take its place.
+            other_nodes["train"] = replace(node.value["train"], value="parsed")
+        keys = check(DataKeys, replace(node, value=other_nodes))
         self.group = node.get("group").value
         valid, test = self._splits(node)
         read = check(ReadKeys, node.get("read"))
@@ -93,10 +94,10 @@ class DataSection:
         self._check_columns(node, keys, templates, weight_columns)
         parsed = {"valid": valid, "test": test, "read": read or READ_DEFAULTS}
         spec = DataSpec(**{**vars(keys), **parsed}, base=self.folder, weight_columns=weight_columns)
-        values = {key: template for key, template in templates.items() if key not in tuned}
-        if "train" in tuned and whole(tuned["train"]):
-            values |= fill({"train": tuned["train"]}, any_key)
-        return variant_of(spec, values), tuned
+        constants = {key: template for key, template in templates.items() if key not in tuned}
+        if "train" in tuned and is_parsed(tuned["train"]):
+            constants |= fill({"train": tuned["train"]}, any_key)
+        return variant_of(spec, constants), tuned
 
     def _templates(self, node: Node) -> Sections:
         """Parse the keys that may be dimensions."""
@@ -139,10 +140,11 @@ class DataSection:
                 )
                 node.value["drop"].wrong(text)
         for key in ("drop_missing_label", "class_weight", "positive"):
-            given = templates.get(key) if key in templates else getattr(keys, key)
-            if given and (not labels or (key == "positive" and len(labels) > 1)):
-                text = "needs `data.label`" + ", of one column" * bool(labels)
-                node.value[key].wrong_key(text)
+            value = templates[key] if key in templates else getattr(keys, key)
+            if value and not labels:
+                node.value[key].wrong_key("needs `data.label`")
+            elif value and key == "positive" and len(labels) > 1:
+                node.value[key].wrong_key("needs `data.label`, of one column")
         class_weight = node.get("class_weight")
         if "class_weight" in templates and keys.task == "regression":
             class_weight.wrong_key(CLASS_WEIGHT_TASK)
@@ -192,9 +194,7 @@ class DataSection:
                 f"got {node.show()}"
             )
         dim = self.reader.numbers(node, kind)
-        if isinstance(dim, Dimension) and not (
-            dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1
-        ):
+        if isinstance(dim, Dimension) and not 0 < (dim.lower or 0) < (dim.upper or 0) <= 1:
             return node.wrong(f"all values must be above 0 and at most 1, got {node.show()}")
         return dim
 
@@ -216,14 +216,15 @@ class DataSection:
         valid = self._split(node.get("valid"), may_have_folds=True)
         test = self._split(node.get("test"), may_have_folds=False)
         if valid and test:
-            fractions = (valid.fraction or 0, test.fraction or 0)
+            valid_fraction = valid.fraction or 0
+            test_fraction = test.fraction or 0
             if valid == test and valid.kind in ("path", "column"):
                 text = "has the same rows as valid; the search must never see the test rows"
                 node.value["test"].wrong(text)
-            elif sum(fractions) >= 1:
+            elif valid_fraction + test_fraction >= 1:
                 text = (
-                    f"valid and test leave no rows to train on: {fractions[0]:g} + "
-                    f"{fractions[1]:g} is not below 1"
+                    f"valid and test leave no rows to train on: {valid_fraction:g} + "
+                    f"{test_fraction:g} is not below 1"
                 )
                 node.value["test"].wrong(text)
         return valid, test
@@ -249,26 +250,24 @@ class DataSection:
         """
         if not node.is_map or len(node.value) != 1:
             return None
-        name, inside = next(iter(node.value.items()))
-        if (
-            not isinstance(name, str)
-            or not _REF.match(name)
-            or name.startswith("sklearn:")
-            or not (inside.is_map or inside.value is None)
-        ):
+        ((name, arguments),) = node.value.items()
+        if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:"):
             return None
-        report_domains(inside)
-        for key, child in inside.items():
+        if not arguments.is_map and arguments.value is not None:
+            return None
+        report_domains(arguments)
+        for key, child in arguments.items():
             if not isinstance(key, str) or not key.isidentifier():
                 text = f"an argument's name must be a Python identifier, got {key}"
-                inside.wrong(text, child.at)
+                arguments.wrong(text, child.at)
         if fault := self._source_problem(name):
-            node.wrong(fault, inside.at)
-        return {name: inside.plain() or {}}
+            node.wrong(fault, arguments.at)
+        return {name: arguments.plain() or {}}
 
     def _split(self, node: Node, may_have_folds: bool) -> Split | None:
         """Parse `valid` or `test`. Return None if the key is absent or has a problem."""
-        for function, arguments in (self._call(node) or {}).items():
+        if call := self._call(node):
+            ((function, arguments),) = call.items()
             return Split("path", path=function, args=arguments)
         value = node.value
         if value is None or domains_in(node):
@@ -300,11 +299,11 @@ class DataSection:
             if folds := check(ByFolds, node):
                 return Split("folds", column=self.group, folds=folds.folds)
         elif "column" in keys:
-            if by := check(ByColumn, node):
-                return Split("column", column=by.column, value=by.value)
+            if by_column := check(ByColumn, node):
+                return Split("column", column=by_column.column, value=by_column.value)
         elif "time" in keys:
-            if last := check(ByTime, node):
-                return Split("time", column=last.time, fraction=last.last)
+            if by_time := check(ByTime, node):
+                return Split("time", column=by_time.time, fraction=by_time.last)
         else:
             forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if may_have_folds else SPLIT_FORMS
             node.wrong(f"must be {forms}, got {node.show()}")
@@ -324,6 +323,6 @@ def _texts(template: Template) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in walk(template) if isinstance(part, str)))
 
 
-def whole(template: Template) -> bool:
+def is_parsed(template: Template) -> bool:
     """Return True if every part of a template could be parsed."""
     return all(part is not INVALID for part in walk(template))

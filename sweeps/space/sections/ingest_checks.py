@@ -36,6 +36,7 @@ def stream_obstacles(
         definition: The definition of the trainer.
         scheduler: The scheduler.
     """
+    # The key of each obstacle, whether the space has the obstacle, and the message.
     obstacles = [
         (
             "scheduler.resource",
@@ -57,7 +58,7 @@ def stream_obstacles(
         *_split_obstacles(data),
         *_key_obstacles(data, tuned_data(sections)),
     ]
-    yield from ((key, text) for key, holds, text in obstacles if holds)
+    yield from ((key, text) for key, is_present, text in obstacles if is_present)
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
     for name in sorted(steps & UNFITTABLE.keys()):
         text = f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}"
@@ -81,10 +82,8 @@ def _split_obstacles(data: DataSpec) -> Iterator[tuple[str, bool, str]]:
     yield (
         "data.test",
         data.test is not None,
-        (
-            "a stream has no test split; leave this key out, and score the bundle with `sweeps "
-            "predict`"
-        ),
+        "a stream has no test split; leave this key out, and score the bundle with `sweeps "
+        "predict`",
     )
 
 
@@ -95,13 +94,12 @@ def _key_obstacles(data: DataSpec, tuned: Container[str]) -> Iterator[tuple[str,
         data: The section `data`.
         tuned: The keys of `data` that are tuned.
     """
-    weights = f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights"
-    yield ("data.weight", bool(data.weight_columns) or "weight" in tuned, f"{weights} in the loop")
-    yield (
-        "data.class_weight",
-        bool(data.class_weight) or "class_weight" in tuned,
-        f"{weights} in the loop",
+    text = (
+        f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights in "
+        "the loop"
     )
+    yield "data.weight", bool(data.weight_columns) or "weight" in tuned, text
+    yield "data.class_weight", bool(data.class_weight) or "class_weight" in tuned, text
     yield (
         "data.parse",
         bool(set(data.parse) & set(data.labels)),
@@ -127,39 +125,28 @@ def row_obstacles(
         scheduler: The scheduler, which counts rows.
     """
     key = "scheduler.resource"
-    steps = "leave this key out to count reports"
+    next_step = "leave this key out to count reports"
     if data is not None and not data.given:
-        yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {steps}"
+        yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {next_step}"
     elif data is not None and data.folds:
-        yield (
-            key,
-            (
-                f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or "
-                "give "
-                "another split in data.valid"
-            ),
-        )
+        text = f"{ROWS} does not go with a cross-validation, whose steps are folds; {next_step}"
+        yield key, f"{text}, or give another split in data.valid"
     if data is not None and data.queries:
-        yield key, f"{ROWS} does not keep the groups of data.group together; {steps}"
+        yield key, f"{ROWS} does not keep the groups of data.group together; {next_step}"
     if "rows" in tuned_data(sections):
-        yield (
-            "data.rows",
-            (
-                f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); "
-                "write one number"
-            ),
-        )
+        text = f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`)"
+        yield "data.rows", f"{text}; write one number"
     if any(isinstance(part, Mapping) and ELASTIC in part for part in walk(sections.get("scaling"))):
         text = (
             "must not be elastic, because each run on more rows starts from scratch (`resource: "
             f"{ROWS}`); write one number, or a choice"
         )
         yield "space.scaling.num_workers", text
-    if scheduler.max_t is not None and (
-        scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period")
-    ):
+    # The first run would then train on all rows.
+    max_t = scheduler.max_t
+    if max_t is not None and max_t in (1, scheduler.options.get("grace_period")):
         text = (
             f"must be greater than grace_period, because `resource: {ROWS}` trains on "
             "grace_period / max_t of the rows first"
         )
-        yield "scheduler.max_t", f"{text}; got {scheduler.max_t}; write 9 to begin with a ninth"
+        yield "scheduler.max_t", f"{text}; got {max_t}; write 9 to begin with a ninth"

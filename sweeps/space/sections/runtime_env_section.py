@@ -18,20 +18,18 @@ def read_runtime_env(node: Node, folder: Path) -> RuntimeEnv:
         node: The section.
         folder: Folder to which relative paths refer.
     """
-    given = check(RuntimeEnv, node)
-    if given is None:
+    section = check(RuntimeEnv, node)
+    if section is None:
         return RuntimeEnv()
-    if given.image_uri and (
-        other := next(
-            (key for key in ("pip", "py_modules", "working_dir") if getattr(given, key)), None
-        )
-    ):
-        node.get(other).wrong(
-            "cannot be combined with `image_uri`; put the packages and the files into the image"
-        )
+    for key in ("pip", "py_modules", "working_dir"):
+        if section.image_uri and getattr(section, key):
+            node.get(key).wrong(
+                "cannot be combined with `image_uri`; put the packages and the files into the image"
+            )
+            break  # one message is enough
     modules = [_absolute(child, folder) for _, child in node.get("py_modules").items()]
-    working_dir = given.working_dir and _absolute(node.get("working_dir"), folder)
-    return replace(given, py_modules=tuple(modules), working_dir=working_dir)
+    working_dir = section.working_dir and _absolute(node.get("working_dir"), folder)
+    return replace(section, py_modules=tuple(modules), working_dir=working_dir)
 
 
 def _absolute(node: Node, folder: Path) -> str:

@@ -164,9 +164,9 @@ class SearchSections:
         if (problem := self._algorithm_problem(search.algorithm, algorithm)) is not None:
             algorithm.wrong(problem)
             return None
-        if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
+        if search.portfolio is not None and search.portfolio not in portfolio_files():
             portfolio = node.value["portfolio"]
-            portfolio.wrong(wrong_name(portfolio.path, portfolio, names))
+            portfolio.wrong(wrong_name(portfolio.path, portfolio, portfolio_files()))
         if search.options and search.algorithm == AUTO:
             text = "need `search.algorithm`, the name of the algorithm that has these options"
             node.value["options"].wrong(text)
@@ -188,15 +188,18 @@ class SearchSections:
 
     def _check_options(self, options: Node, algorithm: str) -> None:
         """Check the names and values of the options of a built-in algorithm."""
-        own = option_names("sampler", algorithm)
+        known = option_names("sampler", algorithm)
+        known_nodes = {}
         for name, child in options.items():
-            if name not in own:
-                hint = f"`{name}` is an option of {', '.join(_owners('sampler', name))}"
-                if not _owners("sampler", name):
-                    hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
-                child.wrong_key(f"unknown option of {algorithm}; {hint}")
-        given = {name: child for name, child in options.items() if name in own}
-        check(plugin_registry.built_in("sampler", algorithm), replace(options, value=given))
+            if name in known:
+                known_nodes[name] = child
+                continue
+            if owners := _owners("sampler", name):
+                hint = f"`{name}` is an option of {', '.join(owners)}"
+            else:
+                hint = did_you_mean(str(name), known) if known else f"{algorithm} has no options"
+            child.wrong_key(f"unknown option of {algorithm}; {hint}")
+        check(plugin_registry.built_in("sampler", algorithm), replace(options, value=known_nodes))
 
     # ---- the scheduler
 
@@ -212,15 +215,15 @@ class SearchSections:
                 f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}"
             )
             return None
-        given = {key: child for key, child in node.items() if child.value is not None}
-        name = given.pop("name", replace(node, value=None).get("name"))
-        if name.value is None and not given:
+        options = {key: child for key, child in node.items() if child.value is not None}
+        name = options.pop("name", replace(node, value=None).get("name"))
+        if name.value is None and not options:
             name = replace(name, value="none")
         if isinstance(name.value, str) and ":" in name.value:
-            return self._own_scheduler(name, given)
-        self._check_scheduler_keys(name.value, given)
+            return self._own_scheduler(name, options)
+        self._check_scheduler_keys(name.value, options)
         if name.value in names:
-            return self._built_in_scheduler(node, name.value, given)
+            return self._built_in_scheduler(node, name.value, options)
         rule = wrong_name("scheduler.name", name, names)
         if name.value is None:
             rule = f"is required; give {rule_of({'enum': names})}"
@@ -228,19 +231,24 @@ class SearchSections:
         return None
 
     def _built_in_scheduler(
-        self, node: Node, name: str, given: Mapping[str, Node]
+        self, node: Node, name: str, options: Mapping[str, Node]
     ) -> SchedulerSpec | None:
-        """Return a built-in scheduler, after checking its options against its class's fields."""
-        own = option_names("scheduler", name)
-        options = {key: child for key, child in given.items() if key in own}
-        scheduler = check(plugin_registry.built_in("scheduler", name), replace(node, value=options))
-        if scheduler is None or len(options) < len(given):
+        """Return a built-in scheduler, after checking its options against its class's fields.
+
+        Return None after a problem, also if `_check_scheduler_keys` has reported a key of another
+        scheduler.
+        """
+        known = option_names("scheduler", name)
+        known_nodes = {key: child for key, child in options.items() if key in known}
+        model = plugin_registry.built_in("scheduler", name)
+        scheduler = check(model, replace(node, value=known_nodes))
+        if scheduler is None or len(known_nodes) < len(options):
             return None
         for key, text in scheduler.option_problems():
             self.root.wrong_inside(f"scheduler.{key}", text)
-        return SchedulerSpec(name, {key: getattr(scheduler, key) for key in own})
+        return SchedulerSpec(name, {key: getattr(scheduler, key) for key in known})
 
-    def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
+    def _own_scheduler(self, name: Node, options: Mapping[str, Node]) -> SchedulerSpec | None:
         """Return a user's scheduler.
 
         Its options are not checked here, because parsing runs no user code; `sweeps run` checks
@@ -249,16 +257,16 @@ class SearchSections:
         if (problem := plugin_registry.problem("scheduler", name.value, self.roots)) is not None:
             name.wrong(problem)
             return None
-        return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
+        return SchedulerSpec(name.value, {key: child.plain() for key, child in options.items()})
 
-    def _check_scheduler_keys(self, name: Scalar, given: Mapping[str, Node]) -> None:
+    def _check_scheduler_keys(self, name: Scalar, options: Mapping[str, Node]) -> None:
         """Add a problem for each key that a built-in scheduler does not have.
 
         Args:
             name: The scheduler's name, which may be wrong.
-            given: Nodes of the section's other keys, by key.
+            options: Nodes of the section's other keys, by key.
         """
-        for key, child in given.items():
+        for key, child in options.items():
             owners = _owners("scheduler", key)
             if not owners:
                 hint = suggest("scheduler", key, scheduler_keys())
@@ -284,37 +292,33 @@ class SearchSections:
 
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
-        scheduler = self.scheduler.name if compares_trials(self.scheduler) else None
-        built_in = plugin_registry.is_built_in("scheduler", scheduler or "")
-        got = f"got {scheduler}"
-        if not built_in:
-            got += ", and sweeps assumes that a scheduler of yours compares running trials"
-        if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
-            metric = self.objectives[0].metric
-            text = (
-                f"must be none, because a scheduler compares running trials, but `{metric}` is "
-                f"known only after a trial has ended; {got}"
+        metrics = [objective.metric for objective in self.objectives]
+        reason = None
+        if len(metrics) > 1:
+            reason = "running trials with several objectives cannot be ranked by one number"
+        elif metrics and metrics[0] in COSTS:
+            reason = (
+                f"a scheduler compares running trials, but `{metrics[0]}` is known only after a "
+                "trial has ended"
             )
+        if reason and compares_trials(self.scheduler):
+            name = self.scheduler.name
+            text = f"must be none, because {reason}; got {name}"
+            if not plugin_registry.is_built_in("scheduler", name):
+                text += ", and sweeps assumes that a scheduler of yours compares running trials"
             self.root.wrong_inside("scheduler.name", text)
-        if len(self.objectives) < 2:
+        if len(metrics) < 2:
             return
-        if scheduler:
-            text = (
-                "must be none, because running trials with several objectives cannot be ranked "
-                f"by one number; {got}"
-            )
-            self.root.wrong_inside("scheduler.name", text)
-        able = [
+        samplers = plugin_registry.names("sampler")
+        suitable = [
             name
-            for name in plugin_registry.names("sampler")
+            for name in samplers
             if plugin_registry.built_in("sampler", name).several_objectives
         ]
-        if self.search.algorithm in set(plugin_registry.names("sampler")) - set(able):
-            self.root.wrong_inside(
-                "search.algorithm",
-                f"must be {rule_of({'enum': able})} for several objectives, got "
-                f"{self.search.algorithm}",
-            )
+        algorithm = self.search.algorithm
+        if algorithm in samplers and algorithm not in suitable:
+            text = f"must be {rule_of({'enum': suitable})} for several objectives, got {algorithm}"
+            self.root.wrong_inside("search.algorithm", text)
         if self.limits and self.limits.target is not None:
             self.root.wrong_inside(
                 "limits.target", "is allowed only for one objective, but the file has several"
@@ -323,21 +327,20 @@ class SearchSections:
     def _check_population(self, scheduler: SchedulerSpec) -> None:
         """Add a problem for limits and repeats that contradict the population of a scheduler."""
         limits = self.limits or Limits()
-        most = limits.max_trials
+        max_trials = limits.max_trials  # 0 if the file has no such limit
         concurrent = limits.max_concurrent_trials
-        size = scheduler.population or most
-        if scheduler.population and most not in (0, size):
+        population = scheduler.population or max_trials
+        if max_trials not in (0, population):
             text = (
-                f"must be equal to limits.max_trials, {most}, because every trial of "
-                f"{scheduler.name} is in the population; got {size}"
+                f"must be equal to limits.max_trials, {max_trials}, because every trial of "
+                f"{scheduler.name} is in the population; got {population}"
             )
             self.root.wrong_inside("scheduler.population", text)
-        elif concurrent is not None and concurrent < size:
-            rule = (
-                f"must be at least {size}, the population of {scheduler.name}, because all its "
-                "members start before any of them ends"
+        elif concurrent is not None and concurrent < population:
+            text = (
+                f"must be at least {population}, the population of {scheduler.name}, because all "
+                f"its members start before any of them ends; got {concurrent}"
             )
-            text = f"{rule}; got {concurrent}"
             self.root.wrong_inside("limits.max_concurrent_trials", text)
         if self.repeats.count > 1:
             text = (

@@ -19,15 +19,15 @@ from .chain_parser import ChainParser
 from .trainer_definition import TrainerDefinition
 
 # Descriptions of the keys of the section `space`.
-IN_SPACE = {
+SECTION_DESCRIPTIONS = {
     "preprocessor": "A step, a list of steps, or a domain of these.",
     "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of "
     "such mappings.",
     "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
 }
-SECTIONS = tuple(IN_SPACE)
-# Parameters for which the frameworks take several quantiles. The model then predicts several
-# numbers
+SECTIONS = tuple(SECTION_DESCRIPTIONS)
+# Parameters for which the frameworks take a list of quantiles. The model then predicts several
+# numbers. In CatBoost, the loss `MultiQuantile` does the same.
 _QUANTILES = (("xgboost", "quantile_alpha"), ("xgboost", "expectile_alpha"), ("lightgbm", "alpha"))
 MOST_NAMES = 12  # the largest number of parameters that a message lists
 SCALING: dict[str, Fragment] = {
@@ -95,20 +95,20 @@ class SpaceParser(ChainParser):
         if not node.is_map:
             node.wrong(f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}")
             return {}
-        read: dict[str, Read] = {
+        parsers: dict[str, Read] = {
             "preprocessor": self.chain,
             "scaling": self.scaling,
             "params": self.params,
         }
         sections = {}
         for key, child in node.items():
-            if key not in read:
+            if key not in parsers:
                 hint = suggest("space", key, SECTIONS)
                 if hint.startswith("valid"):
                     hint += "; put a parameter of the loop under `params`"
                 self.problems.add(child.at, f"space.{key}", f"unknown section; {hint}")
             else:
-                sections[key] = read[key](child)
+                sections[key] = parsers[key](child)
         return sections
 
     def params(self, node: Node) -> Template:
@@ -148,22 +148,19 @@ class SpaceParser(ChainParser):
         known = self.definition.parameters
         if self.started or not known:
             return
-        if ((self.trainer, name) in _QUANTILES and node.is_list) or "MultiQuantile" in str(
-            node.plain()
-        ):
+        has_quantiles = (self.trainer, name) in _QUANTILES and node.is_list
+        if has_quantiles or "MultiQuantile" in str(node.plain()):
             text = "a model predicts one quantile; give one, and run a sweep for each of the others"
             node.wrong(f"{text}, got {node.show()}")
         elif name in known:
             self.check_values(known[name], node, template)
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
             hint = did_you_mean(name, known)
-            if hint.startswith("valid") and len(known) > MOST_NAMES:
-                hint = (
-                    f"valid: {', '.join(list(known)[:MOST_NAMES])} and {len(known) - MOST_NAMES} "
-                    "more, which `sweeps schema` lists"
-                )
-            text = f"is not a parameter of {self.trainer}; {hint}"
-            node.wrong_key(text)
+            hidden = len(known) - MOST_NAMES
+            if hint.startswith("valid") and hidden > 0:
+                names = ", ".join(list(known)[:MOST_NAMES])
+                hint = f"valid: {names} and {hidden} more, which `sweeps schema` lists"
+            node.wrong_key(f"is not a parameter of {self.trainer}; {hint}")
 
     def _scaling_key(self, node: Node, key: Scalar) -> Template:
         if key == "resources_per_worker":
@@ -179,11 +176,10 @@ class SpaceParser(ChainParser):
         if node.is_map and ELASTIC in node.value:
             return self._elastic(node)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
-            text = (
-                f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
+            return node.wrong(
+                f"{mismatch(SCALING['num_workers'], node)}; for a number that may change while a "
+                f"trial runs, write {{elastic: {node.show()}}}"
             )
-            text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
-            return node.wrong(text)
         return self._scaling_constant(node, SCALING["num_workers"])
 
     def _elastic(self, node: Node) -> Template:

@@ -60,7 +60,7 @@ class TrainerDefinition:
         ranking: Regular expression for the values in `params` that need groups of rows, such as the
             objective `rank:ndcg`. A loop with this entry gets the column `sweeps_query` in train
             and valid if the space file has
-            `data.group`: the number of each row's group.
+            `data.group`. This column has the number of each row's group.
         streams: True if the loop can read its data as a stream (`data.ingest: stream`). If False,
             `sweeps validate` refuses a stream. A user's own loop needs no such entry.
         several_labels: True if the loop can predict several label columns; see `Current.label`. A
@@ -141,10 +141,11 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
     try:
         value = ast.literal_eval(node)
     except ValueError:
-        raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
+        raise InputError(_problem_at(path, node, NAME, f"must be a literal; {FORM}")) from None
     keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
     problems = [
-        _problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _problems(value)
+        _problem_at(path, keys.get(key, node), f"{NAME}.{key}", text)
+        for key, text in _broken_rules(value)
     ]
     if problems:
         raise InputError(problems)
@@ -189,7 +190,7 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
     return None
 
 
-def _problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
+def _broken_rules(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return a pair (key, message) for each key of a literal that breaks a rule."""
     valid = list(TrainerDefinition.__dataclass_fields__)
     problems = [
@@ -199,16 +200,14 @@ def _problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     ]
     try:
         adapter(TrainerDefinition).validate_python(
-            {key: each for key, each in value.items() if key in valid}
+            {key: value[key] for key in valid if key in value}
         )
     except ValidationError as e:
         for error in e.errors():
             key = str(error["loc"][0])
-            rule = (
-                str(error["ctx"]["error"])
-                if error["type"] == "value_error"
-                else f"must be {rule_of(fragments(TrainerDefinition)[key])}"
-            )
+            rule = f"must be {rule_of(fragments(TrainerDefinition)[key])}"
+            if error["type"] == "value_error":  # of a validator of `key_types`, with its own text
+                rule = str(error["ctx"]["error"])
             problems.append((key, f"{value[key]!r} is not allowed; the value {rule}"))
     for key in ("parameters", "options"):
         schemas = value.get(key)
@@ -223,5 +222,6 @@ def _problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(problems))
 
 
-def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
+def _problem_at(path: Path, node: ast.expr, key: str, text: str) -> Problem:
+    """Return a problem with the place of `node`, which is the key or the value in the module."""
     return Problem(f"{path}:{node.lineno}:{node.col_offset + 1}", f"{key}: {text}")

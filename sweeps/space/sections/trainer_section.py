@@ -117,8 +117,8 @@ class TrainerSection:
             node: The section as a mapping, with keys of `TrainerKeys` and the trainer's options.
         """
         names = key_names(TrainerKeys)
-        own = {key: child for key, child in node.items() if key in names}
-        keys = check(TrainerKeys, replace(node, value=own))
+        key_nodes = {key: child for key, child in node.items() if key in names}
+        keys = check(TrainerKeys, replace(node, value=key_nodes))
         if keys is None:
             return None
         trainer = self._from_name(name, str(name.value))
@@ -133,16 +133,16 @@ class TrainerSection:
                 f"`{name.value}` needs the backend `{trainer.backend}`, got `{backend}`; leave the "
                 "key out"
             )
-        given = {key: child for key, child in node.items() if key not in names}
-        options = self._options(replace(node, value=given), str(name.value))
+        option_nodes = {key: child for key, child in node.items() if key not in names}
+        options = self._options(replace(node, value=option_nodes), str(name.value))
         return replace(
             trainer,
             backend=backend,
             load=keys.load or trainer.load,
             reuse=keys.reuse,
             options=options,
-            references=self._of_format(REFERENCE_FORMAT, options),
-            packages=self._of_format(PACKAGE_FORMAT, options),
+            references=self._values_of_format(REFERENCE_FORMAT, options),
+            packages=self._values_of_format(PACKAGE_FORMAT, options),
             environment={
                 variable: str(options[key])
                 for variable, key in self.definition.environment.items()
@@ -150,13 +150,13 @@ class TrainerSection:
             },
         )
 
-    def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
-        """Return the values of the options whose fragment has a format."""
+    def _values_of_format(self, format_name: str, options: dict[str, Any]) -> tuple[str, ...]:
+        """Return the values of the options whose fragment has the format, without null values."""
         known = self.definition.options
         return tuple(
             value
             for key, value in options.items()
-            if value is not None and known[key].get("format") == name
+            if value is not None and known[key].get("format") == format_name
         )
 
     def _options(self, node: Node, trainer: str) -> dict[str, Any]:
@@ -192,23 +192,23 @@ class TrainerSection:
 
     def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
         """Yield a message for each rule that the value of an option breaks."""
+        format_name = fragment.get("format")
+        value = node.value
         if not allows(fragment, node.plain()):
-            yield mismatch(fragment, node, tunable=False) + (
-                command_hint(node) if fragment.get("format") == COMMAND_FORMAT else ""
-            )
-        elif node.value is None:
+            hint = command_hint(node) if format_name == COMMAND_FORMAT else ""
+            yield mismatch(fragment, node, tunable=False) + hint
+        elif value is None:
             return
-        elif fragment.get("format") == REFERENCE_FORMAT and (
-            text := references.problem(node.value, self.roots)
-        ):
-            yield text
+        elif format_name == REFERENCE_FORMAT:
+            if text := references.problem(value, self.roots):
+                yield text
         elif (
-            fragment.get("format") == PACKAGE_FORMAT
+            format_name == PACKAGE_FORMAT
             and not self.started
-            and references.source_of(node.value) is None
+            and references.source_of(value) is None
         ):
-            command = install(node.value) if node.value in extras() else f"pip install {node.value}"
-            yield f"`{node.value}` is not installed; run `{command}`"
+            command = install(value) if value in extras() else f"pip install {value}"
+            yield f"`{value}` is not installed; run `{command}`"
 
     def _from_loop(self, node: Node) -> TrainerSpec | None:
         """Return the trainer that a mapping with `loop` describes."""
@@ -221,13 +221,14 @@ class TrainerSection:
         if keys is None:
             return None
         module = keys.loop.partition(":")[0]
-        definition = self._define(module)
-        if keys.load and (other := keys.load.partition(":")[0]) != module:
-            self._define(other, is_loop=False)
-        literal = definition or UNKNOWN  # gives defaults for missing keys of the mapping
-        backend = keys.backend if "backend" in node.value else literal.backend
+        # The definition gives defaults for missing keys of the mapping.
+        definition = self._define(module) or UNKNOWN
+        load_module = (keys.load or "").partition(":")[0]
+        if load_module not in ("", module):
+            self._define(load_module, is_loop=False)  # only to report the problems of its literal
+        backend = keys.backend if "backend" in node.value else definition.backend
         self._check_backend(backend, node)
-        load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
+        load = keys.load or (f"{module}:{definition.load}" if definition.load else None)
         return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
 
     def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
@@ -235,17 +236,18 @@ class TrainerSection:
 
         Return None after a problem.
         """
-        dotted = all(part.isidentifier() for part in name.split("."))
+        is_module_name = all(part.isidentifier() for part in name.split("."))
         if ":" in name:
-            mapping = (
+            text = (
                 f"`{name}` is a loop, not a trainer's name; write {{loop: {node.show()}}}, "
                 "and add `backend: torch` if its ranks need torch's process group"
             )
-            fault = self._reference_problem(name, "loop")
-            node.wrong(fault if fault and self._is_estimator(name) else mapping)
-        elif dotted and name in trainer_names():
+            if self._is_estimator(name):
+                text = self._reference_problem(name, "loop") or text
+            node.wrong(text)
+        elif is_module_name and name in trainer_names():
             return self._from_module(node, name, f"{PACKAGE}.{name}")
-        elif dotted and self._is_own_module(name):
+        elif is_module_name and self._is_own_module(name):
             return self._from_module(node, None, name)
         else:
             hint = suggest("trainer.name", name, trainer_names())

@@ -47,6 +47,11 @@ def scalar(text: str) -> Scalar:
     return text
 
 
+def is_same(first: object, second: object) -> bool:
+    """Return True if two scalars are equal. In Python, `True == 1`, but here they are different."""
+    return first == second and isinstance(first, bool) == isinstance(second, bool)
+
+
 _SEPARATED = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?\Z")
 _BASE_60 = re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+\Z")
 _OLD_BOOLEANS = {
