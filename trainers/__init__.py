@@ -92,9 +92,7 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
 def queries(frame: pd.DataFrame) -> np.ndarray | None:
     """Return the number of each row's query, starting with 0, shape (n,).
 
-    The rows of a query follow each other.
-
-    Return None if the rows have no queries.
+    Return None if the rows have no queries. The rows of a query must follow each other.
     """
     import numpy as np
 
@@ -115,8 +113,8 @@ def fill_parameters(trainer: str, config: Params, max_t: int | None) -> Params:
     """
     rules = read(trainer)["parameters"]
     defaults = {name: rule.get("default") for name, rule in rules.items()}
-    given = {name: config[name] for name in rules if config.get(name) is not None}
-    return defaults | {"epochs": max_t or 20} | whole_numbers(given, rules)
+    not_null = {name: config[name] for name in rules if config.get(name) is not None}
+    return defaults | {"epochs": max_t or 20} | whole_numbers(not_null, rules)
 
 
 def main_names(trainer: str, config: Params, reserved: Collection[str] = ()) -> Params:
@@ -130,16 +128,15 @@ def main_names(trainer: str, config: Params, reserved: Collection[str] = ()) -> 
     Raises:
         ValueError: A parameter is reserved.
     """
-    about = read(trainer)
+    definition = read(trainer)
     for name in reserved:
         if name in config:
             raise ValueError(f"params.{name} cannot be set, because `{trainer}` sets it itself")
-    given = {
-        about["aliases"].get(name, name): value
-        for name, value in config.items()
-        if value is not None
+    aliases = definition["aliases"]
+    not_null = {
+        aliases.get(name, name): value for name, value in config.items() if value is not None
     }
-    return whole_numbers(given, about["parameters"])
+    return whole_numbers(not_null, definition["parameters"])
 
 
 def without(params: Mapping[str, Any], names: Collection[str]) -> Params:
@@ -193,12 +190,13 @@ def require_metric(metric: str, reported: Iterable[str]) -> None:
         )
 
 
-def require_numbers(features: pd.DataFrame, also: str = "") -> None:
+def require_numbers(features: pd.DataFrame, accepted_dtype: str = "") -> None:
     """Raise an error if prepared features are not numbers.
 
     Args:
         features: The columns of the training data.
-        also: A pandas dtype that is accepted besides numbers and booleans, such as "category".
+        accepted_dtype: A pandas dtype that is accepted besides numbers and booleans, such as
+            "category".
 
     Raises:
         ValueError: A column is not numeric. The message lists all such columns and suggests a
@@ -207,7 +205,7 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
     others = [
         str(name)
         for name, dtype in features.dtypes.items()
-        if not (dtype.kind in "biuf" or (also and str(dtype) == also))
+        if dtype.kind not in "biuf" and str(dtype) != accepted_dtype
     ]
     if others:
         advice = (
@@ -221,7 +219,9 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
 
 
 def float_array(features: pd.DataFrame) -> np.ndarray:
-    """Return prepared features as float32 of shape (n, columns). Missing values become 0.
+    """Return prepared features as float32 of shape (n, columns).
+
+    Missing values become 0, and infinite values become the largest or the smallest float32.
 
     Raises:
         ValueError: A column is not numeric.
@@ -230,7 +230,7 @@ def float_array(features: pd.DataFrame) -> np.ndarray:
 
     require_numbers(features)
     values = features.to_numpy(np.float32, na_value=np.nan)
-    filled: np.ndarray = np.nan_to_num(values, nan=0.0, posinf=None, neginf=None)
+    filled: np.ndarray = np.nan_to_num(values)
     return filled
 
 
@@ -246,21 +246,21 @@ def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
     return [safe_name(str(column), pattern) for column in columns]
 
 
-def constraints_by_position(given: Params, columns: Iterable[Any]) -> Params:
+def constraints_by_position(params: Params, columns: Iterable[Any]) -> Params:
     """Return the constraints of gradient boosting with positions in place of names of columns.
 
     A constraint that is a text is left out, because the framework reads it.
 
     Args:
-        given: The trial's `params`.
+        params: The trial's `params`.
         columns: Names of the columns in the prepared data.
 
     Raises:
         ValueError: A constraint names an unknown column.
     """
     positions = {str(name): position for position, name in enumerate(columns)}
-    signs = given.get("monotone_constraints")
-    groups = given.get("interaction_constraints")
+    signs = params.get("monotone_constraints")
+    groups = params.get("interaction_constraints")
     constraints: Params = {}
     try:
         if isinstance(signs, Mapping):

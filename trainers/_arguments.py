@@ -18,10 +18,10 @@ class SplitParams:
     Args:
         trainer: Name of the trainer, for messages.
         config: The trial's `params`.
+        functions: The user's functions and classes.
         framework: Names of the framework's arguments.
         reserved: Those of the framework's arguments that the trainer sets. A function of the user
             may have an argument of the same name.
-        functions: The user's functions and classes.
 
     Attributes:
         values: The parameters. Nulls that stand for a default of the trainer are left out.
@@ -41,23 +41,24 @@ class SplitParams:
         reserved: Collection[str] = (),
     ):
         rules = read(trainer)["parameters"]
-        users = [name for function in functions for name in _names(function)]
+        user_arguments = [name for function in functions for name in _names(function)]
         for name in config:
-            if name in reserved and name not in users:
+            if name in reserved and name not in user_arguments:
                 raise ValueError(
                     f"params.{name} cannot be set, because the trainer `{trainer}` sets it "
                     "itself; remove it from `params`"
                 )
-        not_null = {
+        # A null in place of one of the trainer's parameters stands for its default.
+        values = {
             name: value for name, value in config.items() if value is not None or name not in rules
         }
-        self.values = whole_numbers(not_null, rules)
+        self.values = whole_numbers(values, rules)
         self.framework = {
             name: value
             for name, value in self.values.items()
             if name in framework and name not in reserved
         }
-        known = [*rules, *framework, *users]
+        known = [*rules, *framework, *user_arguments]
         self.rest = without(self.values, known)
         if self.rest and not any(accepts_any(function) for function in functions):
             name = next(iter(self.rest))
@@ -83,9 +84,8 @@ class SplitParams:
 
 def accepts_any(function: Callable[..., Any]) -> bool:
     """Return whether a function accepts any keyword argument (`**kwargs`)."""
-    return any(
-        each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values()
-    )
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _names(function: Callable[..., Any]) -> list[str]:
@@ -93,6 +93,6 @@ def _names(function: Callable[..., Any]) -> list[str]:
     keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
         name
-        for name, each in inspect.signature(function).parameters.items()
-        if each.kind in keywords
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in keywords
     ]

@@ -59,7 +59,8 @@ class Steps:
         """
         self.step = step
         measured: dict[str | None, float] = dict(metrics.items())
-        # `better` compares the objective's metric, so the value of `lead` takes its place.
+        # `better` compares the objective's metric, so the value of `lead` takes its place. The name
+        # of this metric is None if all objectives are costs.
         measured[self.cur.metric] = metrics.get(self.lead, math.nan)
         if self.cur.better(measured, self.best_metrics):
             self.best = step

@@ -17,17 +17,18 @@ from sweeps import trial
 from . import Params, shard
 from ._dmatrix import (
     MatrixColumns,
+    equal_weights,
     matrix,
-    named,
+    remove_names,
     require_trees,
-    unnamed,
-    unweighted,
+    set_columns,
 )
 from ._metrics import measure
 from ._requested import RequestedMetrics
 from ._rounds import BoostingSteps
 from ._xgboost_metrics import METRICS, metric_name, parsed
 
+# This text is in the configuration of a booster that predicts logits.
 LOGITS = '"name":"binary:logitraw"'
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees,
 # and gblinear has no trees.
@@ -44,34 +45,36 @@ class XGBoostTraining(BoostingSteps):
     Args:
         cur: The trial.
         config: The trial's `params`.
-        own: XGBoost's parameters, without metrics.
+        params: XGBoost's parameters, without metrics.
 
     Attributes:
         is_sliceable: True if XGBoost can cut the model of an earlier round out of the booster.
-        raw: The model of the best round, if the booster is not sliceable.
+        best_model: The model of the best round as bytes, if the booster is not sliceable.
     """
 
-    def __init__(self, cur: trial.Current, config: Params, own: Params):
+    def __init__(self, cur: trial.Current, config: Params, params: Params):
         translate = functools.partial(metric_name, str(cur.task))
         super().__init__(cur, config, RequestedMetrics(config, cur, METRICS, translate))
         self.train, self.columns = cur.cached(
             "xgboost.train",
-            lambda: unnamed(matrix(shard("train"), cur.label, cur.threads, cur.weight)),
+            lambda: remove_names(matrix(shard("train"), cur.label, cur.threads, cur.weight)),
         )
         self.valid, _ = cur.cached(
-            "xgboost.valid", lambda: unnamed(matrix(shard("valid"), cur.label, cur.threads))
+            "xgboost.valid", lambda: remove_names(matrix(shard("valid"), cur.label, cur.threads))
         )
-        check = functools.partial(matrix, cur.check, None, cur.threads)
-        self.check = (
-            None if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(check()))[0]
-        )
-        require_trees(own, self.columns)
-        self.params = own | {
+        self.check: xgb.DMatrix | None = None
+        rows = cur.check
+        if rows is not None:
+            self.check, _ = cur.cached(
+                "xgboost.check", lambda: remove_names(matrix(rows, None, cur.threads))
+            )
+        require_trees(params, self.columns)
+        self.params = params | {
             "eval_metric": self.requested.framework_metrics(self.requested.reported)
         }
         self.is_sliceable = self.params.get("booster") not in UNSLICEABLE
         self.booster = self._booster()
-        self.raw: bytearray | None = None
+        self.best_model: bytearray | None = None
         interval = _renewal_interval(self.params, self.train.num_row() * self.train.num_col())
         if interval:
             self.renewals = self.rounds.resumable(interval)
@@ -91,12 +94,14 @@ class XGBoostTraining(BoostingSteps):
         """Measure the last round."""
         cur = self.cur
         splits = self.requested.splits
-        evals = [({"train": self.train, "valid": self.valid}[split], split) for split in splits]
-        with unweighted(self.train) if "train" in splits else contextlib.nullcontext():
+        matrices = {"train": self.train, "valid": self.valid}
+        evals = [(matrices[split], split) for split in splits]
+        with equal_weights(self.train) if "train" in splits else contextlib.nullcontext():
             measured = parsed(self.booster.eval_set(evals))
         if self.requested.computed:
             labels = self.valid.get_label()
-            labels = labels.reshape(-1, len(cur.label)) if isinstance(cur.label, list) else labels
+            if isinstance(cur.label, list):
+                labels = labels.reshape(-1, len(cur.label))
             predictions = predict(self.booster, self.valid)
             measured |= measure(
                 str(cur.task), "valid", labels, y_pred=predictions, names=self.requested.computed
@@ -106,27 +111,30 @@ class XGBoostTraining(BoostingSteps):
     def keep(self) -> None:
         """Keep the booster, if its rounds cannot be sliced."""
         if not self.is_sliceable:
-            self.raw = self.booster.save_raw("ubj")
+            self.best_model = self.booster.save_raw("ubj")
 
     def final(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Measure the model of the best round."""
-        model = self._best_model()
+        model = self._best_booster()
         metrics = self.requested.framework_metrics(self.requested.final)
         for metric in metrics:
             model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
         if not metrics:
             return {}
-        with unweighted(self.train):
+        with equal_weights(self.train):
             return parsed(model.eval_set([(self.train, "train"), (self.valid, "valid")]))
 
-    def _best_model(self) -> xgb.Booster:
+    def _best_booster(self) -> xgb.Booster:
+        """Return the booster of the best round."""
         if self.is_best:
             return self.booster
-        return xgb.Booster(model_file=self.raw) if self.raw else self.booster[: self.best]
+        if self.best_model is None:
+            return self.booster[: self.best]
+        return xgb.Booster(model_file=self.best_model)
 
     def save(self, folder: Path) -> np.ndarray | None:
         """Write the model of the best round, and that of the last round if it is another one."""
-        model = self._best_model()
+        model = self._best_booster()
         if not self.is_best:
             self._save_model(self.booster, folder / "latest.ubj")
         self._save_model(model, folder / "model.ubj")
@@ -135,14 +143,15 @@ class XGBoostTraining(BoostingSteps):
         if has_gpu():  # a bundle predicts on a CPU
             model = model.copy()
             model.set_param({"device": "cpu"})
-        elif self.is_sliceable:  # predict with the model in memory, not with a part of it
+        elif self.is_sliceable:  # the first rounds of `booster` predict the same as a slice
             return predict(self.booster, self.check, self.best or self.step)
         return predict(model, self.check)
 
     def _save_model(self, model: xgb.Booster, file: Path) -> None:
-        named(model, self.columns)
+        """Write a model with column names."""
+        set_columns(model, self.columns)
         model.save_model(file)
-        named(model, MatrixColumns())
+        set_columns(model, MatrixColumns())
 
     def load(self, folder: Path) -> None:
         """Restore the boosters that `save` wrote."""
@@ -150,12 +159,12 @@ class XGBoostTraining(BoostingSteps):
         latest = folder / "latest.ubj"
         self.booster = self._booster(latest if latest.exists() else best)
         if not self.is_sliceable and self.best is not None:
-            self.raw = bytearray(best.read_bytes())
+            self.best_model = bytearray(best.read_bytes())
 
     def _booster(self, model_file: Path | None = None) -> xgb.Booster:
         """Return a booster, which continues from the model in a file if one is given."""
         booster = xgb.Booster(self.params, [self.train, self.valid], model_file=model_file)
-        named(booster, MatrixColumns())
+        set_columns(booster, MatrixColumns())
         return booster
 
 
@@ -172,9 +181,9 @@ def _renewal_interval(params: Params, values: int) -> int:
     If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own
     `updater`, a resumed trial samples other columns.
     """
-    draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
+    samples = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if (
-        not draws
+        not samples
         or params.get("booster") == "gblinear"
         or "updater" in params
         or str(params.get("device", "cpu")) != "cpu"
@@ -195,8 +204,8 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
         A float64 array with the probability of the second class, shape (n,); the probabilities of k
         classes, shape (n, k); or the values of a regression, shape (n,).
     """
-    out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
-    return expit(out) if LOGITS in booster.save_config() else out
+    outputs = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
+    return expit(outputs) if LOGITS in booster.save_config() else outputs
 
 
 def has_gpu() -> bool:

@@ -53,7 +53,8 @@ def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> s
         weighted: True if the rows of train have weights. A metric of train then counts each row
             once, if CatBoost allows it.
     """
-    metric = re.sub(r"^ndcg@(\d+)$", r"NDCG:top=\1;type=Exp", metric)  # as in XGBoost and LightGBM
+    # The same definition as in XGBoost and LightGBM
+    metric = re.sub(r"^ndcg@(\d+)$", r"NDCG:top=\1;type=Exp", metric)
     name: str | None = metric
     if metric in OWN:
         name = NATIVE[task].get(metric)
@@ -76,7 +77,7 @@ def _is_known(task: str, metric: str) -> bool:
         return False
 
 
-def categorical(features: pd.DataFrame) -> list[str]:
+def categorical_names(features: pd.DataFrame) -> list[str]:
     """Return the names of the columns with text or categories.
 
     Raises:
@@ -88,9 +89,8 @@ def categorical(features: pd.DataFrame) -> list[str]:
     for name, dtype in features.dtypes.items():
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
-        (names if str(dtype) in ("category", "str", "string", "object") else others).append(
-            str(name)
-        )
+        is_text = str(dtype) in ("category", "str", "string", "object")
+        (names if is_text else others).append(str(name))
     if others:
         raise ValueError(
             f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a "
@@ -101,22 +101,21 @@ def categorical(features: pd.DataFrame) -> list[str]:
 
 def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the rows with text in the named columns. A missing value becomes `MISSING`."""
-    return features.assign(
-        **{
-            name: features[name].astype(object).where(features[name].notna(), MISSING).astype(str)
-            for name in names
-        }
-    )
+    texts = {
+        name: features[name].astype(object).where(features[name].notna(), MISSING).astype(str)
+        for name in names
+    }
+    return features.assign(**texts)
 
 
 def labeled_pool(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
     """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
     rows = read_rows(split, cur)
-    text = categorical(rows.features)
+    names = categorical_names(rows.features)
     pool = cb.Pool(
-        with_text(rows.features, text),
+        with_text(rows.features, names),
         rows.label,
-        cat_features=text,
+        cat_features=names,
         weight=rows.weight,
         group_id=rows.query,
         thread_count=cur.threads,
@@ -170,9 +169,9 @@ class Model:
         Args:
             features: The training columns, in their order.
         """
-        text = [str(features.columns[i]) for i in self.model.get_cat_feature_indices()]
+        names = [str(features.columns[i]) for i in self.model.get_cat_feature_indices()]
         return self.predict_pool(
-            cb.Pool(with_text(features, text), cat_features=text, thread_count=self.threads)
+            cb.Pool(with_text(features, names), cat_features=names, thread_count=self.threads)
         )
 
     def predict_pool(self, pool: cb.Pool) -> np.ndarray:

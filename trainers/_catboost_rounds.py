@@ -17,13 +17,7 @@ from sweeps.core.metrics import USUAL
 
 from . import Params
 from ._best import Steps
-from ._catboost_model import (
-    ERRORS,
-    Model,
-    labeled_pool,
-    metric_name,
-    predictions_of,
-)
+from ._catboost_model import ERRORS, Model, labeled_pool, metric_name, predictions_of
 from ._metrics import SPLITS, measure
 from ._requested import RequestedMetrics
 from ._rounds import Rounds
@@ -83,10 +77,12 @@ class CatBoostTraining(Steps):
         }
         self.scratch = scratch
         self.rounds = Rounds.of(config, params["iterations"], cur.max_t)
-        self._done = 0  # number of iterations that were reported before the checkpoint
-        self._ended: dict[str, float] | None = None  # metrics of the iteration that ended `fit`
-        self._due = False  # whether this iteration has a checkpoint
-        self._error: BaseException | None = None
+        self._restored_step = 0  # the last iteration that was reported before the checkpoint
+        # About the iteration after which `fit` was ended: its metrics, and True if it has a
+        # checkpoint.
+        self._last_metrics: dict[str, float] | None = None
+        self._due = False
+        self._error: BaseException | None = None  # the exception that ended `fit`
         self._raw = RawPredictions()
 
     @property
@@ -99,7 +95,7 @@ class CatBoostTraining(Steps):
 
         If `params` have changed, the earlier iterations are trained again.
         """
-        self._done = self.step
+        self._restored_step = self.step
         before = json.loads((folder / "params.json").read_text())
         if before == json.loads(json.dumps(self.params)):
             shutil.copyfile(folder / "snapshot", self.scratch / "snapshot")
@@ -114,11 +110,13 @@ class CatBoostTraining(Steps):
         Raises:
             ValueError: CatBoost has ended the training early.
         """
-        self._ended = self._error = None
+        self._last_metrics = None
+        self._error = None
         self.model = cb.CatBoost(
             self.params | self._metric_parameters() | {"train_dir": str(self.scratch)}
         )
-        (train, _), (valid, _) = self.data["train"], self.data["valid"]
+        train, _ = self.data["train"]
+        valid, _ = self.data["valid"]
         snapshot = {
             "save_snapshot": True,
             "snapshot_file": str(self.scratch / "snapshot"),
@@ -127,13 +125,13 @@ class CatBoostTraining(Steps):
         self.model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
         if self._error is not None:
             raise self._error
-        if self._ended is None:
+        if self._last_metrics is None:
             raise ValueError(
                 f"CatBoost ended the training after iteration {self.step}: the values of leaves "
                 "became infinite; try a larger `l2_leaf_reg`"
             )
-        if self.step > self._done:
-            self.report(self._ended, last=self.is_finished, due=self._due)
+        if self.step > self._restored_step:
+            self.report(self._last_metrics, last=self.is_finished, due=self._due)
 
     def after_iteration(self, info: Any) -> bool:
         """Measure and report an iteration. Return whether `fit` continues.
@@ -148,39 +146,42 @@ class CatBoostTraining(Steps):
             return False
 
     def _continues(self, step: int, history: Mapping[str, Mapping[str, list[float]]]) -> bool:
+        """Measure and report an iteration, unless `fit` reports it. Return whether `fit` continues.
+
+        Args:
+            step: Number of the iteration.
+            history: See `_measured`.
+        """
         self.step = step
         if not self.cur.report_due(step, step in self.rounds.reported):
             return True
         metrics = self._measured(history)
         self.compare(step, metrics)
-        self._due = step > self._done and self.cur.checkpoint_due(step, last=self.is_finished)
+        self._due = step > self._restored_step and self.cur.checkpoint_due(
+            step, last=self.is_finished
+        )
         if self._due or self.is_finished:
-            self._ended = metrics
+            self._last_metrics = metrics
             return False
-        if step > self._done:
+        if step > self._restored_step:
             self.report(metrics, last=False, due=False)
         return True
 
     def _metric_parameters(self) -> Params:
         """Return the parameters that tell CatBoost which metrics to measure on which splits."""
-        names = self.requested.framework_names
-        trained = {
-            names[name]
-            for name in self.requested.reported
-            if name in names and name.startswith("train-")
-        }
-        measured = [
-            metric
-            for metric in self.requested.framework_metrics(self.requested.reported)
-            if metric != self.params["loss_function"]
-        ]
+        reported = self.requested.reported
+        on_train = self.requested.framework_metrics(
+            name for name in reported if name.startswith("train-")
+        )
+        metrics = []
+        for metric in self.requested.framework_metrics(reported):
+            if metric != self.params["loss_function"]:  # CatBoost measures this one in any case
+                separator = ";" if ":" in metric else ":"
+                skip_train = "false" if metric in on_train else "true"
+                metrics.append(f"{metric}{separator}hints=skip_train~{skip_train}")
         params: Params = {}
-        if measured:
-            params["custom_metric"] = [
-                f"{metric}{';' if ':' in metric else ':'}"
-                f"hints=skip_train~{'false' if metric in trained else 'true'}"
-                for metric in measured
-            ]
+        if metrics:
+            params["custom_metric"] = metrics
         if self.requested.computed:
             params["eval_metric"] = self._raw
         return params
@@ -197,11 +198,8 @@ class CatBoostTraining(Steps):
             if name in self.requested.reported:
                 values = history["learn" if name.startswith("train-") else "validation"]
                 # CatBoost adds defaults to some names, as in `AUC:type=Mu`.
-                value = next(
-                    each
-                    for key, each in values.items()
-                    if key == metric or key.startswith(f"{metric}:")
-                )[-1]
+                key = next(k for k in values if k == metric or k.startswith(f"{metric}:"))
+                value = values[key][-1]
                 metrics[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
         if self.requested.computed:
             task = str(self.cur.task)

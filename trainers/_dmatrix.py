@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 class MatrixColumns:
     """Names and types of the columns in a matrix or a model.
 
-    `names` is None if there are no names, `types` if there are no types.
+    Each of the two is None if there are no names or no types. A type is "c" for categories, else
+    "float".
     """
 
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
 
-    def in_training(self) -> MatrixColumns:
+    def for_training(self) -> MatrixColumns:
         """Return the columns for training.
 
         They have no names, and they have types only if a column has categories.
@@ -57,7 +58,7 @@ def matrix(
             a stack of C++.
     """
     features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
-    require_numbers(features, also="category")
+    require_numbers(features, accepted_dtype="category")
     options: Params = {"enable_categorical": True, "nthread": threads}
     types = ["c" if dtype == "category" else "float" for dtype in features.dtypes]
     if "c" in types:
@@ -65,10 +66,10 @@ def matrix(
     features = with_codes(features)
     for name, values in features.items():
         if values.dtype.kind == "f" and (values.abs() > np.finfo(np.float32).max).any():
-            text = (
-                f"the column `{name}` holds an infinite value, or one too large for a 32-bit float"
+            raise ValueError(
+                f"the column `{name}` holds an infinite value, or one too large for a 32-bit "
+                "float; make it empty, or add the column to data.drop"
             )
-            raise ValueError(f"{text}; make it empty, or add the column to data.drop")
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
     weights = frame[weight].to_numpy() if weight else None
@@ -87,7 +88,8 @@ def with_codes(features: pd.DataFrame) -> pd.DataFrame:
     if not names:
         return features
     codes = {name: features[name].cat.codes for name in names}
-    return features.assign(**{name: each.where(each >= 0) for name, each in codes.items()})
+    # pandas has the code -1 for a missing category.
+    return features.assign(**{name: code.where(code >= 0) for name, code in codes.items()})
 
 
 def require_trees(params: Params, columns: MatrixColumns) -> None:
@@ -107,7 +109,7 @@ def require_trees(params: Params, columns: MatrixColumns) -> None:
 
 
 @contextlib.contextmanager
-def unweighted(matrix: xgb.DMatrix) -> Iterator[None]:
+def equal_weights(matrix: xgb.DMatrix) -> Iterator[None]:
     """In the block, all rows of a matrix count equally.
 
     XGBoost would also use the weights to measure metrics.
@@ -123,18 +125,18 @@ def unweighted(matrix: xgb.DMatrix) -> Iterator[None]:
         matrix.set_weight(weights)
 
 
-def unnamed(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, MatrixColumns]:
+def remove_names(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, MatrixColumns]:
     """Remove the column names of a matrix. Return the matrix and its previous names and types.
 
     If a matrix has names, XGBoost's Python binding compares all names in every round.
     """
     columns = MatrixColumns(matrix.feature_names, matrix.feature_types)
-    named(matrix, columns.in_training())
+    set_columns(matrix, columns.for_training())
     return matrix, columns
 
 
-def named(what: xgb.DMatrix | xgb.Booster, columns: MatrixColumns) -> None:
+def set_columns(target: xgb.DMatrix | xgb.Booster, columns: MatrixColumns) -> None:
     """Replace the column names and types of a matrix or a model."""
-    what.feature_names = None  # XGBoost compares types and names when either is set
-    what.feature_types = columns.types
-    what.feature_names = columns.names
+    target.feature_names = None  # XGBoost compares types and names when either is set
+    target.feature_types = columns.types
+    target.feature_names = columns.names

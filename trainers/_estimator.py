@@ -24,7 +24,7 @@ from . import Params, without
 from ._arguments import accepts_any
 
 STEPS = 10  # default number of steps of a trial without a scheduler
-GROWING = ("n_estimators", "max_iter")
+GROWING = ("n_estimators", "max_iter")  # kinds of training, see `EstimatorTraining`
 HIST_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
@@ -48,13 +48,13 @@ def build(reference: str, params: Params, cur: Current) -> Any:
     """
     source = references.resolve(reference)
     defaults = {"random_state": cur.seed, "n_jobs": cur.threads}
-    accepted: Mapping[str, inspect.Parameter] = {}
+    accepted: Mapping[str, inspect.Parameter] = {}  # arguments of the class or the function
     passed: Params = {}  # the part of `params` that the class or the function takes
     if callable(source):
         accepted = inspect.signature(source).parameters
-        anything = accepts_any(source)
+        takes_any = accepts_any(source)
         for name, value in params.items():
-            if name in accepted or (anything and "__" not in name):
+            if name in accepted or (takes_any and "__" not in name):
                 passed[name] = value
         arguments = {name: value for name, value in defaults.items() if name in accepted} | passed
         estimator = source(
@@ -63,11 +63,11 @@ def build(reference: str, params: Params, cur: Current) -> Any:
     else:
         estimator = clone(source)
     _require_task(estimator, reference, str(cur.task))
-    current = parameters_of(estimator)
+    current = parameters_of(estimator)  # after the construction
     for name in params.keys() - passed.keys() - current.keys():
         raise ValueError(
             f"params.{name} is not a parameter of `{reference}`; "
-            f"{_suggest(name, {**accepted, **current})}"
+            f"{_suggestion(name, {**accepted, **current})}"
         )
     to_set = without(params, passed)
     for name, value in current.items():
@@ -79,12 +79,12 @@ def build(reference: str, params: Params, cur: Current) -> Any:
     return estimator
 
 
-def _suggest(name: str, valid: Collection[str]) -> str:
+def _suggestion(name: str, valid: Collection[str]) -> str:
     """Return the end of a message about an unknown parameter.
 
     In a pipeline, `C` may be meant as `logisticregression__C`.
     """
-    nested = [each for each in valid if each.endswith(f"__{name}")]
+    nested = [parameter for parameter in valid if parameter.endswith(f"__{name}")]
     return f"did you mean `{nested[0]}`?" if nested else did_you_mean(name, valid)
 
 
@@ -107,13 +107,10 @@ def _integer(parameter: inspect.Parameter | None, value: Any) -> Any:
     A domain such as `quniform` samples floats.
     """
     default = parameter.default if parameter is not None else None
-    whole = (
-        isinstance(default, int)
-        and not isinstance(default, bool)
-        and isinstance(value, float)
-        and value.is_integer()
-    )
-    return int(value) if whole else value
+    needs_integer = isinstance(default, int) and not isinstance(default, bool)
+    if needs_integer and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _require_task(estimator: Any, reference: str, task: str) -> None:
@@ -129,13 +126,13 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
             )
     # An estimator that does not inherit from `BaseEstimator` may be of no known kind.
     with contextlib.suppress(AttributeError):
-        numbers = task in ("regression", MULTIOUTPUT)
-        if numbers and is_classifier(estimator):
+        is_regression = task in ("regression", MULTIOUTPUT)
+        if is_regression and is_classifier(estimator):
             raise ValueError(
                 f"trainer.estimator: `{reference}` is a classifier, but the label is for a "
                 "regression"
             )
-        if not numbers and is_regressor(estimator):
+        if not is_regression and is_regressor(estimator):
             raise ValueError(
                 f"trainer.estimator: `{reference}` is a regressor, but the label is for a "
                 "classification"
@@ -193,9 +190,10 @@ class EstimatorTraining:
         if self.steps == 1 or self.kind == "fit":
             self.kind = "fit"
             self.steps = 1
+        # Value of the growing parameter after the last step
         self._total = known[self.kind] if self.kind in GROWING else self.steps
         self._resumed = False
-        self._features = None
+        self._features = None  # the features after the pipeline's transformers; see `_transform`
         if self.kind in ("passes", "parts"):
             # With an integer, each call of `partial_fit` would shuffle the rows in the same order.
             generators = {

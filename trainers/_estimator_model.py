@@ -44,12 +44,12 @@ class Model:
             has no `predict_proba`, class codes, an int64 array of shape (n,). For k label columns,
             values, the probability of 1, or 0 and 1, shape (n, k).
         """
-        x = columns(features)
+        x = adjacent_columns(features)
         with _one_thread():
             if self._has_probabilities and self.task == MULTILABEL:
-                return self._of_labels(self.estimator.predict_proba(x))
+                return self._label_columns(self.estimator.predict_proba(x))
             if self._has_probabilities:
-                return self._of_classes(self.estimator.predict_proba(x), 0.0)
+                return self._class_columns(self.estimator.predict_proba(x), 0.0)
             predictions = np.asarray(self.estimator.predict(x)).reshape(
                 (len(x), -1) if self.task in SEVERAL else len(x)
             )
@@ -73,11 +73,12 @@ class Model:
         ):
             return self.predict(features)
         with _one_thread():
-            values = np.asarray(self.estimator.decision_function(columns(features)), np.float64)
-        return self._of_classes(
-            np.column_stack([-values, values]) if values.ndim == 1 else values,
-            values.min(initial=0) - 1,
-        )
+            values = self.estimator.decision_function(adjacent_columns(features))
+        values = np.asarray(values, np.float64)
+        absent = values.min(initial=0) - 1
+        if values.ndim == 1:  # two classes
+            values = np.column_stack([-values, values])
+        return self._class_columns(values, absent)
 
     def measure(self, x: pd.DataFrame, y: np.ndarray, names: Sequence[str]) -> dict[str, float]:
         """Measure metrics of valid.
@@ -92,15 +93,16 @@ class Model:
         Returns:
             The value of each metric, by its name.
         """
-        ranked: list[str] = []
-        others: list[str] = []
-        for name in names:
-            is_ranked = not self._has_probabilities and needs(name, self.task) == "scores"
-            (ranked if is_ranked else others).append(name)
+        of_order: list[str] = []
+        if not self._has_probabilities:
+            of_order = [name for name in names if needs(name, self.task) == "scores"]
+        others = [name for name in names if name not in of_order]
         measured: dict[str, float] = {}
-        for predict, chosen in ((self.predict, others), (self.decision_function, ranked)):
-            if chosen:
-                measured |= measure(self.task, "valid", y, y_pred=predict(x), names=chosen)
+        if others:
+            measured |= measure(self.task, "valid", y, y_pred=self.predict(x), names=others)
+        if of_order:
+            scores = self.decision_function(x)
+            measured |= measure(self.task, "valid", y, y_pred=scores, names=of_order)
         return measured
 
     @property
@@ -108,7 +110,7 @@ class Model:
         """True if the estimator predicts probabilities."""
         return self.task not in NUMBERS and hasattr(self.estimator, "predict_proba")
 
-    def _of_labels(self, values: Any) -> np.ndarray:
+    def _label_columns(self, values: Any) -> np.ndarray:
         """Return the probability of 1 for each label column, shape (n, k).
 
         Args:
@@ -118,25 +120,24 @@ class Model:
         if not isinstance(values, list):
             return np.asarray(values, np.float64)
         classes = getattr(self.estimator, "classes_", [(0, 1)] * len(values))
-        labels = [
-            sum((part[:, i] for i, known in enumerate(of) if known == 1), np.zeros(len(part)))
-            for part, of in zip(values, classes, strict=True)
+        # A label column that never was 1 in training has no class 1, so the sum is 0.
+        probabilities = [
+            array[:, np.equal(known, 1)].sum(axis=1, dtype=np.float64)
+            for array, known in zip(values, classes, strict=True)
         ]
-        return np.column_stack(labels)
+        return np.column_stack(probabilities)
 
-    def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
-        """Return one column for each class code.
+    def _class_columns(self, values: np.ndarray, absent: float) -> np.ndarray:
+        """Return one column for each class code, or only that of the second class if there are two.
 
-        Classes that did not occur in training get the value `absent`.
-
-        For two classes, return only the column of the second class.
+        Args:
+            values: One column for each class that occurred in training.
+            absent: The value for the other classes.
         """
-        known = np.asarray(getattr(self.estimator, "classes_", range(values.shape[1]))).astype(
-            np.int64
-        )
-        out = np.full((len(values), self.classes), absent)
-        out[:, known] = values
-        return out[:, 1] if self.task == "binary" else out
+        known = getattr(self.estimator, "classes_", range(values.shape[1]))
+        columns = np.full((len(values), self.classes), absent)
+        columns[:, np.asarray(known).astype(np.int64)] = values
+        return columns[:, 1] if self.task == "binary" else columns
 
 
 def can_measure(metric: str, task: str, estimator: Any) -> bool:
@@ -147,11 +148,13 @@ def can_measure(metric: str, task: str, estimator: Any) -> bool:
         task: See `Current.task`.
         estimator: The estimator.
     """
-    enough = ("classes", "scores") if hasattr(estimator, "decision_function") else ("classes",)
-    return task in NUMBERS or hasattr(estimator, "predict_proba") or needs(metric, task) in enough
+    if task in NUMBERS or hasattr(estimator, "predict_proba"):
+        return True
+    needed = needs(metric, task)
+    return needed == "classes" or (needed == "scores" and hasattr(estimator, "decision_function"))
 
 
-def columns(frame: pd.DataFrame) -> pd.DataFrame:
+def adjacent_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a copy of a frame in which the values of a column are adjacent in memory.
 
     Every frame that an estimator gets is such a copy.
@@ -163,7 +166,7 @@ def columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @contextlib.contextmanager
-def threads(number: int) -> Iterator[None]:
+def limit_threads(number: int) -> Iterator[None]:
     """Limit the number of threads of BLAS and OpenMP in the block."""
     with _controller().limit(limits=number):
         yield

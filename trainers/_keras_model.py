@@ -30,18 +30,13 @@ LOSSES = {
     "regression": "MeanSquaredError",
 }
 # Parameters that have no effect if the user's function compiles the model.
-COMPILE_PARAMETERS = (
-    "optimizer",
-    "loss",
-    "weight_decay",
-    "clipnorm",
-)
+COMPILE_PARAMETERS = ("optimizer", "loss", "weight_decay", "clipnorm")
 NETWORK = "model.keras"
 DESCRIPTION = "model.json"
 GUIDE = "https://keras.io/guides/serialization_and_saving"
 BLOCK = 64  # number of rows that a loaded model predicts at once
-# rows that are predicted at once in training, so that a wide layer over a large table does not fill
-# the memory
+# Number of rows that are predicted at once in training, so that a wide layer does not fill the
+# memory.
 ROWS_AT_ONCE = 16_384
 
 
@@ -89,7 +84,7 @@ class KerasDefinition:
         (folder / DESCRIPTION).write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def of(cls, folder: Path) -> KerasDefinition:
+    def read(cls, folder: Path) -> KerasDefinition:
         """Read the description that `save` wrote."""
         stored = json.loads((folder / DESCRIPTION).read_text())
         return cls(**stored | {"columns": tuple(stored["columns"])})
@@ -101,11 +96,10 @@ class KerasDefinition:
         """
         keras = import_keras(self.framework)
         references.resolve(self.model)
-        custom = vars(sys.modules[references.parse(self.model)[0]])
+        module = sys.modules[references.parse(self.model)[0]]
+        custom = {name: value for name, value in vars(module).items() if callable(value)}
         with keras.device("cpu"):
-            return keras.saving.load_model(
-                folder / NETWORK, {k: v for k, v in custom.items() if callable(v)}, compile=False
-            )
+            return keras.saving.load_model(folder / NETWORK, custom, compile=False)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Turn outputs of the network into predictions in the format of `Model.predict`.
@@ -170,9 +164,9 @@ class Model:
         """
         import keras
 
-        blocks = max(1, -(-len(x) // BLOCK))
+        added = -len(x) % BLOCK if len(x) else BLOCK
         with keras.device("cpu"):
-            return predict(self.network, np.pad(x, ((0, blocks * BLOCK - len(x)), (0, 0))), BLOCK)
+            return predict(self.network, np.pad(x, ((0, added), (0, 0))), BLOCK)
 
 
 def build(
@@ -198,12 +192,12 @@ def build(
     """
     ref = cur.options["model"]
     function = references.resolve(ref)
-    given = {
+    facts = {
         "input_shape": row.shape[1:],
         "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
         "task": cur.task,
     }
-    arguments = SplitParams("keras", config, [function]).arguments(function, given)
+    arguments = SplitParams("keras", config, [function]).arguments(function, facts)
     model = function(**arguments)
     if not isinstance(model, keras.Model):
         raise ValueError(
@@ -237,13 +231,12 @@ def _compile(keras: ModuleType, model: KerasModel, task: str, params: Params) ->
     loss = params["loss"]
     if loss is None:
         last = model.layers[-1]
-        ends = (keras.activations.sigmoid, keras.activations.softmax)
-        probabilities = (
-            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
+        activations = (keras.activations.sigmoid, keras.activations.softmax)
+        gives_probabilities = isinstance(last, keras.layers.Softmax) or (
+            getattr(last, "activation", None) in activations
         )
-        loss = getattr(keras.losses, LOSSES[task])(
-            **({} if task == "regression" else {"from_logits": not probabilities})
-        )
+        arguments = {} if task == "regression" else {"from_logits": not gives_probabilities}
+        loss = getattr(keras.losses, LOSSES[task])(**arguments)
     model.compile(optimizer=optimizer, loss=loss)
 
 
@@ -276,8 +269,7 @@ def require_outputs(description: KerasDefinition, outputs: np.ndarray, cur: tria
     ):
         raise ValueError(
             f"the outputs of the model of `{description.model}` are not probabilities; end the "
-            "model with sigmoid or softmax, "
-            "or compile it with a loss that has from_logits=True"
+            "model with sigmoid or softmax, or compile it with a loss that has from_logits=True"
         )
 
 
@@ -308,7 +300,7 @@ def loaded_copy(description: KerasDefinition, network: KerasModel, x: np.ndarray
     if not np.allclose(predict(network, x), outputs, rtol=1e-2, atol=1e-3, equal_nan=True):
         raise ValueError(
             f"the model of `{description.model}` predicts other values after Keras has saved and "
-            "loaded it; "
-            f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
+            "loaded it; does `get_config` of each of your layers return all arguments? See "
+            f"{GUIDE}"
         )
     return copy

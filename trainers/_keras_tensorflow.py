@@ -8,6 +8,7 @@ The workers then join no TensorFlow cluster, and can train the next trial.
 """
 
 import contextlib
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -48,12 +49,14 @@ class TensorFlowBatches:
         parts = tuple(tf.constant(part) for part in (x, y, weights) if part is not None)
 
         def epoch(_: tf.Tensor) -> tf.data.Dataset:
+            """Return batches of the numbers of all rows, in the order of the current seed."""
             order = tf.random.experimental.stateless_shuffle(tf.range(len(x)), self._seed)
             return tf.data.Dataset.from_tensor_slices(order).batch(size)
 
+        # `fit` reads the data set once in each epoch, so TensorFlow calls `epoch` each time.
         batches = tf.data.Dataset.range(1).flat_map(epoch)
         rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
-        rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
+        rows = rows.apply(tf.data.experimental.assert_cardinality(math.ceil(len(x) / size)))
         # Without `shuffle`, `fit` warns.
         self.arguments: Params = {"x": rows.prefetch(tf.data.AUTOTUNE), "shuffle": False}
 

@@ -99,8 +99,11 @@ def _own_name(task: str, metric: str) -> str | None:
 def metric_parameters(metrics: Sequence[str]) -> Params:
     """Return LightGBM's parameters for metrics, which may have a position such as `ndcg@5`."""
     names = [name.partition("@")[0] for name in metrics]
-    at = re.findall(r"@(\d+)", " ".join(metrics))
-    return {"metric": names or "None"} | ({"eval_at": at} if at else {})
+    params: Params = {"metric": names or "None"}
+    positions = re.findall(r"@(\d+)", " ".join(metrics))
+    if positions:
+        params["eval_at"] = positions
+    return params
 
 
 def predict(
@@ -159,6 +162,7 @@ class LightGBMTraining(BoostingSteps):
         self.best_text: str | None = None
         self.previous: lgb.Booster | None = None
         self.booster: lgb.Booster | None = None
+        # LightGBM draws rows at every multiple of this number of rounds.
         self.frequency = params["bagging_freq"] if _draws_rows(params) else 1
         if _can_continue(params) and (_draws_rows(params) or _draws_columns(params)):
             self.renewals = self.rounds.resumable(self._renewal_interval(), self.frequency)
@@ -200,13 +204,16 @@ class LightGBMTraining(BoostingSteps):
         if a parameter of the data set has another value.
         """
         params = self.params
-        continued = self.previous is not None
         wanted = {name: params[name] for name in DATASET_PARAMETERS if name in params}
-        kept = self.cur.cached("lightgbm.datasets", dict)
-        if kept.get(continued, (None,))[0] != wanted:
+        # Parameters and pair of data sets, by True for trials that continue from a model.
+        cache: dict[bool, tuple[Params, lgb.Dataset, lgb.Dataset]]
+        cache = self.cur.cached("lightgbm.datasets", dict)
+        continues = self.previous is not None
+        if continues not in cache or cache[continues][0] != wanted:
             settings = wanted | {name: params[name] for name in ("num_threads", "verbosity")}
 
-            def dataset(rows: LabeledRows, reference: lgb.Dataset | None) -> lgb.Dataset:
+            def dataset(split: str, reference: lgb.Dataset | None) -> lgb.Dataset:
+                rows = self.rows[split]
                 return lgb.Dataset(
                     _with_safe_names(rows.features),
                     rows.label,
@@ -217,9 +224,9 @@ class LightGBMTraining(BoostingSteps):
                     free_raw_data=False,
                 )
 
-            train = dataset(self.rows["train"], None)
-            kept[continued] = (wanted, train, dataset(self.rows["valid"], train))
-        _, train, valid = kept[continued]
+            train = dataset("train", None)
+            cache[continues] = (wanted, train, dataset("valid", train))
+        _, train, valid = cache[continues]
         return train, valid
 
     def _renewal_interval(self) -> int:
@@ -237,8 +244,9 @@ class LightGBMTraining(BoostingSteps):
 
     def _seeds(self, step: int) -> dict[str, int]:
         """Return the seeds of all random states from a round on."""
-        given = [self.params["seed"], step, *(self.params.get(name, 0) for name in SEEDS)]
-        return dict.fromkeys(SEEDS, int(np.random.SeedSequence(given).generate_state(1)[0] >> 1))
+        numbers = [self.params["seed"], step, *(self.params.get(name, 0) for name in SEEDS)]
+        seed = np.random.SeedSequence(numbers).generate_state(1)[0] >> 1  # below 2**31
+        return dict.fromkeys(SEEDS, int(seed))
 
     def renew(self, step: int) -> None:
         """Give LightGBM's random states new seeds.
@@ -260,9 +268,8 @@ class LightGBMTraining(BoostingSteps):
             computed = [name for name in self.requested.computed if name.startswith(split)]
             if computed or split in self.requested.splits:
                 compute = functools.partial(self._compute, split, computed) if computed else None
-                measured |= {
-                    (split, each[1]): float(each[2]) for each in self._eval(split, compute)
-                }
+                for _, name, value, *_ in self._eval(split, compute):
+                    measured[split, name] = float(value)
         names = self.requested.framework_names
         return {
             name: measured[name.partition("-")[0], names.get(name, name)]
@@ -270,7 +277,11 @@ class LightGBMTraining(BoostingSteps):
         }
 
     def _eval(self, split: str, function: Callable[..., Any] | None) -> list[Any]:
-        """Let LightGBM evaluate its metrics and a function of predictions on a split."""
+        """Let LightGBM evaluate its metrics and a function of predictions on a split.
+
+        Return a tuple for each metric: name of the data set, name and value of the metric, and True
+        if larger values are better.
+        """
         assert self.booster is not None
         evaluate = self.booster.eval_valid if split == "valid" else self.booster.eval_train
         return evaluate(function)
@@ -303,14 +314,15 @@ class LightGBMTraining(BoostingSteps):
         rows = self.rows[split]
         if not self.is_best:
             return rows.label, self._predict(rows.features)
-        kept: list[np.ndarray] = []
+        # LightGBM has the predictions of the last round, and passes them to functions of metrics.
+        copies: list[np.ndarray] = []
 
-        def keep(predictions: np.ndarray, _: lgb.Dataset) -> list[tuple[str, float, bool]]:
-            kept.append(predictions.copy())  # LightGBM has the predictions of the last round
+        def copy_predictions(array: np.ndarray, _: lgb.Dataset) -> list[tuple[str, float, bool]]:
+            copies.append(array.copy())
             return []
 
-        self._eval(split, keep)
-        return rows.label, kept[0]
+        self._eval(split, copy_predictions)
+        return rows.label, copies[0]
 
     def _predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict rows with the model of the best round."""
@@ -359,14 +371,15 @@ def _can_continue(params: Params) -> bool:
 
 
 def _draws_rows(params: Params) -> bool:
+    """Return whether rounds are trained on random parts of the rows."""
     fractions = ("bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction")
     return params.get("bagging_freq", 0) > 0 and any(params.get(name, 1) < 1 for name in fractions)
 
 
 def _draws_columns(params: Params) -> bool:
-    return any(
-        params.get(name, 1) < 1 for name in ("feature_fraction", "feature_fraction_bynode")
-    ) or bool(params.get("extra_trees"))
+    """Return whether trees are grown with random columns or thresholds."""
+    fractions = ("feature_fraction", "feature_fraction_bynode")
+    return bool(params.get("extra_trees")) or any(params.get(name, 1) < 1 for name in fractions)
 
 
 def _with_safe_names(features: pd.DataFrame) -> pd.DataFrame:
@@ -377,5 +390,5 @@ def _with_safe_names(features: pd.DataFrame) -> pd.DataFrame:
 def _rows(split: str, cur: trial.Current) -> LabeledRows:
     """Return this rank's rows of `train` or `valid`."""
     rows = read_rows(split, cur)
-    require_numbers(rows.features, also="category")
+    require_numbers(rows.features, accepted_dtype="category")
     return rows

@@ -41,7 +41,7 @@ class Table(torch.utils.data.Dataset[Any]):
         return len(self.rows)
 
     def __getitem__(self, numbers: torch.Tensor) -> Inputs | tuple[Inputs, torch.Tensor]:
-        x = next(self.rows.batches(len(numbers), numbers))
+        x = next(self.rows.batches(len(numbers), numbers))  # all numbers are one batch
         return x if self.labels is None else (x, self.labels[numbers])
 
 

@@ -12,10 +12,8 @@ from . import require_metric
 SPLITS = ("valid", "train")
 
 
-def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
-    """Return the metrics that every step reports: the metrics that objectives and constraints name.
-
-    If all objectives are costs, the first usual metric decides the best step, and is minimized.
+def checked_names(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
+    """Return `requested_names`, and raise an error if the trainer cannot report one of them.
 
     Args:
         cur: The trial.
@@ -27,17 +25,18 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
         ValueError: An objective or a constraint names a metric that the trainer cannot report for
             the task.
     """
-    names = asked(cur, usual)
+    names = requested_names(cur, usual)
     for name in names:
         if not is_computed(name, cur.task):
             require_metric(name, usual)
     return names
 
 
-def asked(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
-    """Return the metrics that objectives and constraints name. The first one decides the best step.
+def requested_names(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
+    """Return the metrics that every step reports: the metrics that objectives and constraints name.
 
-    If there are none, because all objectives are costs, return the first usual metric.
+    The first one decides the best step. If all objectives are costs, the first one is the first
+    usual metric, which is minimized.
     """
     return tuple(dict.fromkeys([cur.metric or next(iter(usual)), *cur.asked]))
 

@@ -59,16 +59,17 @@ class MlflowFiles:
             lines = _values(file)
             if len(lines) == self._reported[run]:
                 continue
-            latest = {
+            # The latest value of each metric, by step
+            by_step = {
                 name: {step: value for _, value, step in _values(other)}
                 for name, other in files_in(run / "metrics")
             }
             for number in range(self._reported[run], len(lines)):
                 _, value, step = lines[number]
-                metrics = {name: values[step] for name, values in latest.items() if step in values}
-                metrics[self._metric] = value
-                is_whole = ended or metrics.keys() >= set(self._asked)
-                if number == len(lines) - 1 and not is_whole:
+                metrics = {name: values[step] for name, values in by_step.items() if step in values}
+                metrics[self._metric] = value  # a step may have several values, each is a report
+                is_complete = ended or metrics.keys() >= set(self._asked)
+                if number == len(lines) - 1 and not is_complete:
                     return
                 self._reported[run] = number + 1
                 self._names |= metrics.keys()

@@ -12,7 +12,7 @@ from sweeps import trial
 from sweeps.core.metrics import find
 
 from . import Params, require_metric, require_task
-from ._metrics import SPLITS, asked, is_computed, measure
+from ._metrics import SPLITS, is_computed, measure, requested_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,22 +50,20 @@ class RequestedMetrics:
         translate: Callable[[str, str], str | None],
     ):
         self.task = require_task(cur.task)
-        own = config.get("eval_metric") or []
-        own = [own] if isinstance(own, str) else list(own)
-        metrics = own or usual[self.task]
-        names = asked(cur, [f"valid-{metrics[0]}"])
+        eval_metrics = config.get("eval_metric") or []
+        eval_metrics = [eval_metrics] if isinstance(eval_metrics, str) else list(eval_metrics)
+        metrics = eval_metrics or list(usual[self.task])
+        names = requested_names(cur, [f"valid-{metrics[0]}"])
         self.lead = names[0]
-        self.reported = _unique([*names, *(f"valid-{metric}" for metric in own)])
-        self.final = _unique(
-            f"{split}-{metric}"
-            for metric in (*metrics, *(name.partition("-")[2] for name in names))
-            for split in SPLITS
-        )
+        self.reported = _unique([*names, *(f"valid-{metric}" for metric in eval_metrics)])
+        metrics += [name.partition("-")[2] for name in names]
+        self.final = _unique(f"{split}-{metric}" for metric in metrics for split in SPLITS)
         self.framework_names: dict[str, str] = {}
         for name in (*self.reported, *self.final):
             split, _, metric = name.partition("-")
-            if split in SPLITS and (own_name := translate(split, metric)):
-                self.framework_names[name] = own_name
+            framework_name = translate(split, metric) if split in SPLITS else None
+            if framework_name:
+                self.framework_names[name] = framework_name
         known = [f"{split}-{metric}" for metric in usual[self.task] for split in SPLITS]
         for name in self.reported:
             if name not in self.framework_names and not is_computed(name, self.task):
@@ -94,11 +92,8 @@ class RequestedMetrics:
     @property
     def splits(self) -> list[str]:
         """Splits on which the framework measures metrics in each round."""
-        return [
-            split
-            for split in SPLITS
-            if any(name.startswith(split) for name in self.reported if name in self.framework_names)
-        ]
+        measured = [name for name in self.reported if name in self.framework_names]
+        return [split for split in SPLITS if any(name.startswith(split) for name in measured)]
 
     @property
     def computed(self) -> list[str]:

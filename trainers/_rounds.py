@@ -18,8 +18,9 @@ from ._requested import RequestedMetrics
 MOST_REPORTS = 200
 # Number of rounds if `params.patience` is set, and neither the scheduler nor `params` limit them.
 MOST_ROUNDS = 5_000
-# With this number, 200 reports among `MOST_ROUNDS` rounds begin with every round.
-EARLY = 40
+# From report to report, the round plus this number grows by equal factors. With 40, 200 reports
+# among `MOST_ROUNDS` rounds begin with every round.
+OFFSET = 40
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,14 @@ class Rounds:
             step: Number of the round.
             best: Number of the best round so far; None if there is none.
         """
-        impatient = step in self.reported and step - (best or 0) >= self.patience
-        return impatient or step == self.last
+        is_stalled = step in self.reported and step - (best or 0) >= self.patience
+        return is_stalled or step == self.last
 
     def after(self, step: int, steps: Steps) -> Iterator[int]:
-        """Yield the rounds to train after a round. The loop keeps `steps` up to date meanwhile."""
+        """Yield the rounds to train after a round. `steps` decides when the training ends.
+
+        The caller compares each round with the best one in `steps` before it takes the next round.
+        """
         while not self.is_last(step, steps.best):
             step += 1
             yield step
@@ -89,8 +93,8 @@ def reported_rounds(last: int) -> Collection[int]:
     """
     if last <= MOST_REPORTS:
         return range(1, last + 1)
-    ends = EARLY, EARLY + max(last, MOST_ROUNDS)
-    steps = np.geomspace(*ends, MOST_REPORTS).round().astype(int) - EARLY
+    end = OFFSET + max(last, MOST_ROUNDS)
+    steps = np.geomspace(OFFSET, end, MOST_REPORTS).round().astype(int) - OFFSET
     return frozenset({last, *steps[(steps > 0) & (steps < last)].tolist()})
 
 
@@ -111,8 +115,8 @@ class BoostingSteps(Steps):
     def __init__(self, cur: trial.Current, config: Params, requested: RequestedMetrics):
         super().__init__(cur, requested.lead)
         self.requested = requested
-        most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
-        self.rounds = Rounds.of(config, most, cur.max_t)
+        rounds = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
+        self.rounds = Rounds.of(config, rounds, cur.max_t)
         self.renewals: frozenset[int] | None = None
 
     def run(self, start: int) -> None:
@@ -122,12 +126,12 @@ class BoostingSteps(Steps):
             start: Number of rounds that the booster has. Rounds that are trained again are not
                 reported.
         """
-        done = self.step
+        reported_before = self.step
         for step in self.rounds.after(start, self):
             if self._renews_after(step - 1) and step > start + 1:
                 self.renew(step)
             self.grow(step)
-            if step > done and self.cur.report_due(step, step in self.rounds.reported):
+            if step > reported_before and self.cur.report_due(step, step in self.rounds.reported):
                 self._end_round(step)
 
     def _renews_after(self, step: int) -> bool:
@@ -146,6 +150,7 @@ class BoostingSteps(Steps):
             # would then end after different rounds.
             self.best = broadcast_from_rank_zero(self.best)
         last = self.rounds.is_last(step, self.best)
+        # Random states that are not renewed cannot be continued.
         resumable = last or self.renewals is None or self._renews_after(step)
         due = resumable and self.cur.checkpoint_due(step, last=last)
         self.report(metrics, last=last, due=due)

@@ -27,15 +27,7 @@ from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.text.secrets import hide_known_bytes
 
 from ._mlflow_files import MlflowFiles, files_in
-from ._script_reports import (
-    CALL,
-    LINE,
-    MLFLOW,
-    ScriptReport,
-    Sources,
-    metrics_in,
-    names_metric,
-)
+from ._script_reports import CALL, LINE, MLFLOW, ScriptReport, Sources, metrics_in, names_metric
 
 # The folders are renamed first, because another attempt at the trial may already fill a new folder
 # with the old name. The shell leaves the work to a child and ends, because Ray kills the children
@@ -49,15 +41,16 @@ exec 3<&0
     for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed"; done
 } &
 """
-LOOK_EVERY = 0.1
-DRAIN_WITHIN = 1.0
-CHUNK = 1 << 16
+POLL_SECONDS = 0.1  # time between two looks whether the script has ended
+DRAIN_SECONDS = 1.0  # longest time to read output after the end of the script
+CHUNK = 1 << 16  # bytes that are read at once
 # A line on standard output that is longer than this, in bytes, cannot be read.
 LONGEST_LINE = 1 << 20
 # The part of an unreadable line that the trial's log quotes, in bytes.
-SHOWN = 200
-# The part of standard error that the error of a failed trial quotes, in bytes and lines.
-TAIL, TAIL_LINES = 1 << 14, 20
+QUOTED_BYTES = 200
+# The part of standard error that the error of a failed trial quotes.
+TAIL_BYTES = 1 << 14
+TAIL_LINES = 20
 
 
 class Script:
@@ -109,10 +102,10 @@ class Script:
         self.unused = b""
         self.metric_text = b""
         name = re.escape(metric or "").encode()
-        self._metric_text = re.compile(rb"(?<![\w.])" + name + rb"\W{1,5}[-+.\d]+\w*")
-        self._line = b""
+        self._metric_pattern = re.compile(rb"(?<![\w.])" + name + rb"\W{1,5}[-+.\d]+\w*")
+        self._line = b""  # the beginning of the line that is not complete yet
         self._errors = b""
-        self._frozen = 0
+        self._unrecorded = 0  # number of reports for which the script is paused
         self._lock = threading.Lock()
         # Connections of `sweeps.report`, for which the script waits.
         self._calls: list[socket.socket] = []
@@ -154,9 +147,8 @@ class Script:
         if self.is_running:
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)
-            for (
-                connection
-            ) in self._calls:  # A script that handles SIGTERM can now return from `sweeps.report`.
+            # A script that handles SIGTERM can now return from `sweeps.report`.
+            for connection in self._calls:
                 connection.close()
             until = time.monotonic() + grace
             while self._group_exists() and time.monotonic() < until:
@@ -186,15 +178,17 @@ class Script:
             return True
         return False
 
-    def _freeze(self) -> None:
+    def _pause(self) -> None:
+        """Pause the script until a report is recorded. Reports may wait at the same time."""
         with self._lock:
-            self._frozen += 1
+            self._unrecorded += 1
             self._signal(signal.SIGSTOP)
 
     def _continue(self) -> None:
+        """Let the script continue after a report is recorded, unless another report waits."""
         with self._lock:
-            self._frozen -= 1
-            if not self._frozen:
+            self._unrecorded -= 1
+            if not self._unrecorded:
                 self._signal(signal.SIGCONT)
 
     # ---- the thread
@@ -208,20 +202,20 @@ class Script:
             self._read_all()
             for report in self.sources.end():
                 self.events.put(report)
-            if (code := self._process.poll()) is not None:
+            code = self._process.poll()
+            if code is not None:
                 self.events.put(code)
-        except (
-            Exception
-        ) as e:  # The trial must fail, because nobody reads the script's output any longer.
+        except Exception as e:  # The trial must fail, because nobody reads the output any longer.
             self.events.put(e)
 
     def _read_all(self) -> None:
         """Read until the script has ended, and then until there is nothing left to read.
 
-        After the end, read for at most `DRAIN_WITHIN` seconds.
+        After the end, read for at most `DRAIN_SECONDS`.
         """
         until = math.inf
         with selectors.DefaultSelector() as selector:
+            # The data of a stream is a function that reads it, and returns False at its end.
             for stream, read in (
                 (self._process.stdout, self._read_output),
                 (self._process.stderr, self._read_errors),
@@ -233,15 +227,17 @@ class Script:
                     self._listener, selectors.EVENT_READ, functools.partial(self._accept, selector)
                 )
             while not self._closed.is_set() and time.monotonic() < until:
-                if (ended := self._process.poll() is not None) and until == math.inf:
+                ended = self._process.poll() is not None
+                if ended and until == math.inf:
                     # Processes that the script has left behind may write for ever.
-                    until = time.monotonic() + DRAIN_WITHIN
-                ready = selector.select(0 if ended else LOOK_EVERY)
+                    until = time.monotonic() + DRAIN_SECONDS
+                ready = selector.select(0 if ended else POLL_SECONDS)
                 for key, _ in ready:
                     if not key.data(key.fileobj):
                         selector.unregister(key.fileobj)
-                for metrics in self._mlflow.new_reports(ended) if self._mlflow is not None else ():
-                    self._offer(ScriptReport(MLFLOW, metrics, saves=True))
+                if self._mlflow is not None:
+                    for metrics in self._mlflow.new_reports(ended):
+                        self._offer(ScriptReport(MLFLOW, metrics, saves=True))
                 if ended and not ready:
                     break
 
@@ -255,19 +251,24 @@ class Script:
         *lines, rest = re.split(rb"[\r\n]", self._line + chunk)
         self._line = rest[: LONGEST_LINE + 1]
         for line in lines if chunk else [rest]:
-            metrics = metrics_in(line, self._metric) if len(line) <= LONGEST_LINE else None
-            if metrics is not None:
-                self._offer(ScriptReport(LINE, metrics, saves=True))
-            elif line.lstrip().startswith(b"{"):
-                self.unused = line
-                if self._metric is not None and names_metric(line, self._metric):
-                    start = hide_known_bytes(line.strip())[:SHOWN]
-                    _write(2, b"--- this line has no number for the objective: %s\n" % start)
-                    unread = {self._metric: math.nan, UNREADABLE_LINE: 1.0}
-                    self._offer(ScriptReport(LINE, unread, saves=True))
-            elif match := self._metric_text.search(line):
-                self.metric_text = match[0]
+            self._read_line(line)
         return bool(chunk)
+
+    def _read_line(self, line: bytes) -> None:
+        """Offer the report in a line of output, or note what may have been meant as a report."""
+        metric = self._metric
+        metrics = metrics_in(line, metric) if len(line) <= LONGEST_LINE else None
+        if metrics is not None:
+            self._offer(ScriptReport(LINE, metrics, saves=True))
+        elif line.lstrip().startswith(b"{"):
+            self.unused = line
+            if metric is not None and names_metric(line, metric):
+                start = hide_known_bytes(line.strip())[:QUOTED_BYTES]
+                _write(2, b"--- this line has no number for the objective: %s\n" % start)
+                unreadable = {metric: math.nan, UNREADABLE_LINE: 1.0}
+                self._offer(ScriptReport(LINE, unreadable, saves=True))
+        elif match := self._metric_pattern.search(line):
+            self.metric_text = match[0]
 
     def _read_errors(self, stream: IO[bytes]) -> bool:
         """Copy errors of the script to the trial's log, and keep the last ones.
@@ -276,7 +277,7 @@ class Script:
         """
         chunk = os.read(stream.fileno(), CHUNK)
         _write(2, chunk)
-        self._errors = hide_known_bytes(self._errors + chunk)[-TAIL:]
+        self._errors = hide_known_bytes(self._errors + chunk)[-TAIL_BYTES:]
         return bool(chunk)
 
     def _accept(self, selector: selectors.BaseSelector, listener: socket.socket) -> bool:
@@ -286,23 +287,17 @@ class Script:
 
         def receive(connection: socket.socket) -> bool:
             chunk = connection.recv(CHUNK)
-            message.extend(chunk)
-            if chunk and not chunk.endswith(b"\n"):
-                return True
-            if chunk:
-                given = json.loads(message)
-                checkpoint = None if given["checkpoint"] is None else Path(given["checkpoint"])
-                self._calls.append(connection)
-                self._offer(
-                    ScriptReport(
-                        CALL,
-                        given["metrics"],
-                        checkpoint,
-                        done=functools.partial(self._answer, connection),
-                    )
-                )
-            else:  # The script was killed while it sent the message.
+            if not chunk:  # The script was killed while it sent the message.
                 connection.close()
+                return False
+            message.extend(chunk)
+            if not chunk.endswith(b"\n"):
+                return True
+            call = json.loads(message)
+            checkpoint = None if call["checkpoint"] is None else Path(call["checkpoint"])
+            self._calls.append(connection)
+            done = functools.partial(self._answer, connection)
+            self._offer(ScriptReport(CALL, call["metrics"], checkpoint, done=done))
             return False
 
         selector.register(connection, selectors.EVENT_READ, receive)
@@ -323,11 +318,11 @@ class Script:
         except ValueError as e:
             self.events.put(e)
             return
-        for each in counting:
-            if each.source != CALL:
-                self._freeze()
-                each = replace(each, done=self._continue)
-            self.events.put(each)
+        for counted in counting:
+            if counted.source != CALL:
+                self._pause()
+                counted = replace(counted, done=self._continue)
+            self.events.put(counted)
 
 
 def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
@@ -338,8 +333,8 @@ def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
     states = set()
     for name, file in files_in(folder):
         with contextlib.suppress(FileNotFoundError):  # The script may delete files meanwhile.
-            facts = file.stat()
-            states.add((name, facts.st_size, facts.st_mtime_ns))
+            status = file.stat()
+            states.add((name, status.st_size, status.st_mtime_ns))
     return frozenset(states)
 
 

@@ -11,7 +11,9 @@ from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.plugins.command_template import named_values
 
 # The sources of reports. A source counts only if no source before it has reports.
-CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
+CALL = "sweeps.report"
+LINE = "JSON lines on standard output"
+MLFLOW = "MLflow"
 SOURCES = (CALL, LINE, MLFLOW)
 
 
@@ -66,12 +68,12 @@ class Sources:
         if self.chosen is None:
             self._held.append(report)
             held = self._of_best_source()
-            if report.source != CALL and sum(each.is_readable for each in held) < 2:
+            if report.source != CALL and sum(other.is_readable for other in held) < 2:
                 return []
             self.chosen = report.source
             self._held = []
             # Only the latest report may copy the checkpoint folder, which belongs to its step.
-            return [*(replace(each, saves=False) for each in held[:-1]), report]
+            return [*(replace(earlier, saves=False) for earlier in held[:-1]), report]
         if report.source == CALL and self.chosen != CALL:
             raise ValueError(
                 f"the script calls sweeps.report, but its {self.chosen} with the objective's "
@@ -91,9 +93,9 @@ class Sources:
 
         A source without a readable report does not count.
         """
-        sources = (each.source for each in self._held if each.is_readable)
+        sources = (report.source for report in self._held if report.is_readable)
         best = min(sources, key=SOURCES.index, default=None)
-        return [each for each in self._held if each.source == best]
+        return [report for report in self._held if report.source == best]
 
 
 def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:

@@ -29,9 +29,11 @@ from ._mlflow_files import MlflowFiles
 from ._script import Script, state_of
 from ._script_reports import CALL, ScriptReport, number_names_in
 
-# The checkpoint folder of the running script, in the trial's folder; the record of the script, in
-# the trial's folder for other files.
-CHECKPOINT_DIR, RECORD = "script_checkpoint", "command.json"
+# The checkpoint folder of the running script, beside `Current.folder`.
+CHECKPOINT_DIR = "script_checkpoint"
+# The record of the script, in `Current.folder`.
+RECORD = "command.json"
+# Environment variable that names the folder of the prepared data
 DATA_DIR = "SWEEPS_DATA_DIR"
 # Variables that name a run or an experiment of the process that started the sweep.
 OTHER_RUN = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
@@ -93,7 +95,7 @@ class ScriptRun:
         finally:
             try:
                 code = script.stop(self.current.options["grace_seconds"])
-                _say(f"the command ended {ending(code)}")
+                _log(f"the command ended {ending(code)}")
                 self._record(script, code)
                 if self.rank == 0:
                     _copy_mlflow(mlflow)
@@ -124,7 +126,7 @@ class ScriptRun:
         """
         context = self.context
         size = str(self.context.get_world_size())
-        kept = without(os.environ, OTHER_RUN)
+        inherited = without(os.environ, OTHER_RUN)
         torchrun = {
             "RANK": str(self.rank),
             "WORLD_SIZE": size,
@@ -136,8 +138,8 @@ class ScriptRun:
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": self.current.trial,
         }
-        ours = {"SWEEPS_CHECKPOINT_DIR": str(self.checkpoint_dir), "PYTHONUNBUFFERED": "1"}
-        return {"OMP_NUM_THREADS": str(self.current.threads)} | kept | torchrun | ours
+        sweeps = {"SWEEPS_CHECKPOINT_DIR": str(self.checkpoint_dir), "PYTHONUNBUFFERED": "1"}
+        return {"OMP_NUM_THREADS": str(self.current.threads)} | inherited | torchrun | sweeps
 
     def _start(self, environment: Mapping[str, str], mlflow: MlflowFiles, work: Path) -> Script:
         """Start the command of the trial.
@@ -161,7 +163,7 @@ class ScriptRun:
         command = fill(template, self.config, facts)
         if command[0] in INTERPRETERS:
             command[0] = sys.executable
-        _say(f"$ {shlex.join(command)}")
+        _log(f"$ {shlex.join(command)}")
         leads = self.rank == 0
         listener = socket.socket(socket.AF_UNIX) if leads else None
         if listener is not None:
@@ -229,21 +231,9 @@ class ScriptRun:
             elif event is not None:
                 raise event
         _check(script, event)
-        if self._last is None and not self._resumed and (metric := self.current.metric) is not None:
-            names = " and ".join(f"`{name}`" for name in number_names_in(script.unused)[:10])
-            plain = metric.isidentifier() and not keyword.iskeyword(metric)
-            call = f"{metric}=..." if plain else f'{{"{metric}": ...}}'
-            text = script.metric_text.decode(errors="replace")
-            raise ScriptFailed(
-                f"the command has ended, but has not reported `{metric}`; call "
-                f"sweeps.report({call}), print a line of JSON such as "
-                f'{{"{metric}": 0.5}}, or log the metric with MLflow'
-                + (f"; its last line of JSON has {names}" if names else "")
-                + (
-                    f"; its output has lines such as `{text}`, which sweeps does not read"
-                    * bool(text)
-                )
-            )
+        metric = self.current.metric
+        if self._last is None and not self._resumed and metric is not None:
+            raise ScriptFailed(_no_report(script, metric))
         if (
             self._last is not None
             and script.sources.chosen != CALL
@@ -274,28 +264,28 @@ class ScriptRun:
         Raises:
             ScriptFailed: The script of this rank ended with an exit code other than 0.
         """
-        led = True
-        running = True
+        rank_0_reports = True
+        script_runs = True
         _listen(script)
-        while led or running:
+        while rank_0_reports or script_runs:
             event = script.events.get()
-            if isinstance(event, int):
+            if event is None:
+                rank_0_reports = False
+            elif isinstance(event, int):
                 _check(script, event)
-                running = False
+                script_runs = False
             elif isinstance(event, ScriptReport):
                 with self._may_end(script, event):
                     ray.train.report({})
                 _listen(script)
-            elif event is not None:
-                raise event
             else:
-                led = False
+                raise event
 
 
 def _listen(script: Script) -> None:
     """Wait in a thread until rank 0 reports, and put a report into the script's events.
 
-    Return None if rank 0 has ended.
+    If the reports of rank 0 have ended, put None.
     """
 
     def wait() -> None:
@@ -307,6 +297,24 @@ def _listen(script: Script) -> None:
     threading.Thread(target=wait, name="sweeps-rank-0", daemon=True).start()
 
 
+def _no_report(script: Script, metric: str) -> str:
+    """Return the message for a script that has ended without a report."""
+    is_keyword_argument = metric.isidentifier() and not keyword.iskeyword(metric)
+    arguments = f"{metric}=..." if is_keyword_argument else f'{{"{metric}": ...}}'
+    message = (
+        f"the command has ended, but has not reported `{metric}`; call "
+        f"sweeps.report({arguments}), print a line of JSON such as "
+        f'{{"{metric}": 0.5}}, or log the metric with MLflow'
+    )
+    names = " and ".join(f"`{name}`" for name in number_names_in(script.unused)[:10])
+    if names:
+        message += f"; its last line of JSON has {names}"
+    text = script.metric_text.decode(errors="replace")
+    if text:
+        message += f"; its output has lines such as `{text}`, which sweeps does not read"
+    return message
+
+
 def _check(script: Script, code: int) -> None:
     """Raise an error if the script's exit code is not 0.
 
@@ -314,12 +322,10 @@ def _check(script: Script, code: int) -> None:
         ScriptFailed: The exit code is not 0. The message has the last lines of standard error.
     """
     if code:
-        errors = (
-            f"; its last lines on standard error:\n{script.last_errors}"
-            if script.last_errors
-            else ""
-        )
-        raise ScriptFailed(f"`{shlex.join(script.command)}` ended {ending(code)}{errors}")
+        message = f"`{shlex.join(script.command)}` ended {ending(code)}"
+        if script.last_errors:
+            message += f"; its last lines on standard error:\n{script.last_errors}"
+        raise ScriptFailed(message)
 
 
 def ending(code: int) -> str:
@@ -346,11 +352,8 @@ def _temporary_folder() -> Path:
 
     The path of a socket may have at most 107 characters.
     """
-    return Path(
-        tempfile.mkdtemp(
-            prefix="sweeps-script-", dir="/tmp" if len(tempfile.gettempdir()) > 70 else None
-        )
-    )
+    parent = "/tmp" if len(tempfile.gettempdir()) > 70 else None
+    return Path(tempfile.mkdtemp(prefix="sweeps-script-", dir=parent))
 
 
 def _write_shards(folder: Path) -> Path:
@@ -365,15 +368,16 @@ def _write_shards(folder: Path) -> Path:
 
 
 def _copy_mlflow(mlflow: MlflowFiles) -> None:
+    """Copy what the script logged with MLflow to the trial's run. An error is only logged."""
     try:
         mlflow.copy_to_run()
     except Exception as e:  # MLflow must not fail the trial.
-        _say(
+        _log(
             "what the script logged with MLflow could not be copied to the trial's run: "
             f"{type(e).__name__}: {e}"
         )
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     """Write a line to the trial's log."""
     os.write(2, f"--- {line}\n".encode(errors="replace"))

@@ -20,11 +20,11 @@ Inputs = torch.Tensor | dict[str, torch.Tensor]
 NUMBERS = "features"  # name of the input that has all columns of numbers
 EVALUATED_AT_ONCE = 1 << 24  # values in a batch without gradients: 64 MB of 32-bit floats
 COPIED_AT_ONCE = 1 << 26  # bytes of shuffled rows that are copied at once
-# rows in a batch without gradients, so that a wide layer over a large table does not fill the
-# memory
+# Number of rows in a batch without gradients, so that a wide layer over a large table does not fill
+# the memory.
 ROWS_AT_ONCE = 65_536
-# number of rows of `Current.check`, whose predictions in a bundle must equal those in training
-FEW = 32
+# Number of rows of `Current.check`, whose predictions in a bundle must equal those in training.
+CHECK_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,9 @@ class TensorColumns:
         Raises:
             ValueError: A column that should have arrays of one shape has other values.
         """
-        inputs = (
-            {NUMBERS: torch.from_numpy(float_array(features[list(self.numbers)]))}
-            if self.numbers or not self.arrays
-            else {}
-        )
+        inputs = {}
+        if self.numbers or not self.arrays:
+            inputs[NUMBERS] = torch.from_numpy(float_array(features[list(self.numbers)]))
         return inputs | {name: _arrays(features[name]) for name in self.arrays}
 
 
@@ -94,19 +92,23 @@ def _has_arrays(values: pd.Series) -> bool:
 
 
 def _arrays(values: pd.Series) -> torch.Tensor:
+    """Return a column of arrays as one tensor.
+
+    Raises:
+        ValueError: The column has other values, or arrays of several shapes.
+    """
     array = np.asarray(values.array)
     try:
         stacked = np.stack(array.tolist()) if array.dtype == object else array
         if stacked.dtype.kind not in "biuf":
-            raise ValueError
+            raise ValueError  # for the message below
     except (TypeError, ValueError):
         raise ValueError(
             f"the column `{values.name}` must have an array of numbers in every row, and all "
             "arrays the same shape"
         ) from None
-    return torch.from_numpy(
-        np.array(stacked, dtype=np.float32 if stacked.dtype.kind == "f" else None)
-    )
+    dtype = np.float32 if stacked.dtype.kind == "f" else None
+    return torch.from_numpy(np.array(stacked, dtype))
 
 
 class TensorRows:
@@ -122,10 +124,9 @@ class TensorRows:
     def __init__(self, tensors: dict[str, torch.Tensor], device: torch.device):
         self.device = device
         size = sum(tensor.nbytes for tensor in tensors.values())
-        fits = device.type != "cuda" or size <= torch.cuda.mem_get_info(device)[1] // 4
-        self.tensors = (
-            {name: tensor.to(device) for name, tensor in tensors.items()} if fits else tensors
-        )
+        self.tensors = tensors
+        if device.type != "cuda" or size <= torch.cuda.mem_get_info(device)[1] // 4:
+            self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         self.row_bytes = max(1, size // max(1, len(self)))
 
     def __len__(self) -> int:
@@ -139,14 +140,15 @@ class TensorRows:
             order: Numbers of the rows to yield. None for all rows in their order.
         """
         order = torch.arange(len(self)) if order is None else order
-        part = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
-        for start in range(0, len(order), part):
-            rows = order[start : start + part]
-            parts = [
+        # Rows are copied in the order of many batches at once, and then split into batches.
+        rows_at_once = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
+        for start in range(0, len(order), rows_at_once):
+            rows = order[start : start + rows_at_once]
+            batches = [
                 torch.split(tensor[rows.to(tensor.device)].to(self.device), size)
                 for tensor in self.tensors.values()
             ]
-            for batch in zip(*parts, strict=True):
+            for batch in zip(*batches, strict=True):
                 yield self._inputs(batch)
 
     def first(self) -> Inputs:
@@ -258,21 +260,21 @@ def forward(
         The outputs, float32 of shape (n, outputs), on the network's device.
     """
     values = int(np.prod(row_shape(rows)))
-    size = max(FEW, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
+    size = max(CHECK_ROWS, min(ROWS_AT_ONCE, EVALUATED_AT_ONCE // max(1, values)))
     with torch.no_grad():
         outputs = [call(network, batch).float() for batch in rows.batches(size, order)]
-        parts = [each.reshape(len(each), -1) for each in outputs]
-        return torch.cat(parts) if parts else torch.zeros(0)
+        outputs = [output.reshape(len(output), -1) for output in outputs]
+        return torch.cat(outputs) if outputs else torch.zeros(0)
 
 
 @contextlib.contextmanager
 def few_threads(rows: int) -> Iterator[None]:
-    """In the block, PyTorch uses one thread if there are at most `FEW` rows.
+    """In the block, PyTorch uses one thread if there are at most `CHECK_ROWS` rows.
 
     The rounding of a matrix product can depend on the number of threads.
     """
     before = torch.get_num_threads()
-    if rows <= FEW:
+    if rows <= CHECK_ROWS:
         torch.set_num_threads(1)
     try:
         yield

@@ -5,6 +5,7 @@ import copy
 import functools
 import inspect
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +19,10 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from sweeps import trial
 
-from . import Params
+from . import Params, without
 from ._metrics import measure
 from ._torch_data import Split, call, forward
-from ._torch_network import (
-    NetworkDefinition,
-    NetworkSteps,
-    Predictor,
-    load_weights,
-)
+from ._torch_network import NetworkDefinition, NetworkSteps, Predictor, load_weights
 from ._torch_optimizer import Schedule, build, resolve
 from ._torch_parallel import Ranks, weights_of
 
@@ -34,8 +30,7 @@ from ._torch_parallel import Ranks, weights_of
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 NO_REDUCTION = (
     'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; '
-    "take a loss of PyTorch, or leave out "
-    "data.weight and data.class_weight"
+    "take a loss of PyTorch, or leave out data.weight and data.class_weight"
 )
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -109,8 +104,8 @@ class TorchTraining(NetworkSteps):
             self.weights_of_rows = train.weights / mean
             self.row_loss = loss_of_each_row(loss)
         self.values: list[float] = []
-        batches = -(-len(train.labels) // settings.batch_size)
-        self.updates = -(-batches // settings.accumulate)  # optimizer steps in an epoch
+        batches = math.ceil(len(train.labels) / settings.batch_size)
+        self.updates = math.ceil(batches / settings.accumulate)  # optimizer steps in an epoch
         self._distribute()
 
     def _distribute(self) -> None:
@@ -146,26 +141,29 @@ class TorchTraining(NetworkSteps):
             self.compare(epoch, metrics)
             self.values.append(metrics[self.lead])
             self.schedule.end_epoch(metrics[self.lead])
-            waited = epoch - (self.best or 0)
             patience = self.settings.patience
-            stalled = patience is not None and waited >= patience
+            stalled = patience is not None and epoch - (self.best or 0) >= patience
             last = epoch in (self.settings.epochs, cur.max_t) or stalled
             self.report(metrics, last=last, due=cur.checkpoint_due(epoch, last=last))
             if last:
                 return
 
     def _schedule(self) -> Schedule:
+        """Create the schedule of the learning rate.
+
+        Arguments that the schedule's signature requires, such as `T_max`, get default values.
+        """
         settings = self.settings
         schedule = None
         every_step = settings.schedule_every == "step"
         if settings.schedule is not None:
             function = resolve("params.schedule", settings.schedule)
             total = settings.epochs * (self.updates if every_step else 1)
-            offered: Params = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
+            defaults: Params = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
             arguments: Params = {
-                name: offered[name]
-                for name, each in inspect.signature(function).parameters.items()
-                if name in offered and each.default in (each.empty, None)
+                name: defaults[name]
+                for name, parameter in inspect.signature(function).parameters.items()
+                if name in defaults and parameter.default in (parameter.empty, None)
             }
             if function is ReduceLROnPlateau:
                 arguments["mode"] = "min" if self.cur.goal == "minimize" else "max"
@@ -204,18 +202,19 @@ class TorchTraining(NetworkSteps):
             weights,
             strict=True,
         )
-        for number, (batch, wanted, weight) in enumerate(batches, 1):
-            last = number % settings.accumulate == 0 or number == len(targets)
-            with self.ranks.accumulating(self.model, last):
+        for number, (batch, target, weight) in enumerate(batches, 1):
+            # An optimizer step follows after `accumulate` batches, and after the last batch.
+            ends_step = number % settings.accumulate == 0 or number == len(targets)
+            with self.ranks.accumulating(self.model, ends_step):
                 with self.autocast():
                     output = self.definition.loss_input(call(self.model, batch))
-                    loss, mean = self._losses(output, wanted, weight)
-                share = self._share(number, len(wanted))
+                    loss, mean = self._losses(output, target, weight)
+                share = self._share(number, len(target))
                 self.scaler.scale(loss if share == 1 else loss * share).backward()
-            if last:
+            if ends_step:
                 self.schedule.step(self._update)
             if sum_losses:
-                total += mean.detach() * len(wanted)
+                total += mean.detach() * len(target)
         return total
 
     def _losses(
@@ -249,11 +248,12 @@ class TorchTraining(NetworkSteps):
         settings = self.settings
         if settings.accumulate == 1:
             return 1.0
-        together = settings.batch_size * settings.accumulate
-        before = (number - 1) // settings.accumulate * together
-        return rows / min(together, len(self.targets) - before)
+        rows_of_step = settings.batch_size * settings.accumulate
+        rows_before_step = (number - 1) // settings.accumulate * rows_of_step
+        return rows / min(rows_of_step, len(self.targets) - rows_before_step)
 
     def _update(self) -> None:
+        """Make an optimizer step with the accumulated gradients."""
         if self.settings.clip_norm is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
@@ -268,10 +268,10 @@ class TorchTraining(NetworkSteps):
     def outputs(self, split: str, rows: range) -> torch.Tensor:
         """Compute the network's outputs for some rows, float32 of shape (n, outputs)."""
         inputs = self.data[split].rows
-        some = None if len(rows) == len(inputs) else torch.arange(rows.start, rows.stop)
+        order = None if len(rows) == len(inputs) else torch.arange(rows.start, rows.stop)
         self.network.eval()
         with self.autocast():
-            return forward(self.network, inputs, some)
+            return forward(self.network, inputs, order)
 
     def measure(self) -> dict[str, float]:
         """Measure the network on valid. All ranks get the same numbers."""
@@ -331,15 +331,12 @@ class TorchTraining(NetworkSteps):
 
     def _restore_optimizer(self, state: Params) -> None:
         """Restore the optimizer's state, but not its settings."""
-        own = [
-            {name: value for name, value in group.items() if name != "params"}
-            for group in self.optimizer.param_groups
-        ]
+        settings = [without(group, ("params",)) for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state)
-        for group, mine in zip(self.optimizer.param_groups, own, strict=True):
+        for group, own in zip(self.optimizer.param_groups, settings, strict=True):
             parameters = group["params"]
             group.clear()
-            group.update(mine, params=parameters)
+            group.update(own, params=parameters)
 
 
 def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
@@ -351,9 +348,8 @@ def moments(
 ) -> tuple[float, float]:
     """Return the target's mean and standard deviation over the rows of all ranks.
 
-    Rows count by their weights if there are any.
-
-    All ranks get the same numbers.
+    Rows count by their weights if there are any. All ranks get the same numbers. A standard
+    deviation of 0 becomes 1, because targets are divided by it.
     """
     weights = torch.ones_like(labels) if weights is None else weights.to(labels.dtype)
     total = ranks.mean(weights.sum(), len(labels))
@@ -381,9 +377,9 @@ def loss_of_each_row(loss: Any) -> Any:
         ValueError: The loss has no `reduction`.
     """
     if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
-        each: Any = copy.copy(loss)
-        each.reduction = "none"
-        return each
+        unreduced: Any = copy.copy(loss)
+        unreduced.reduction = "none"
+        return unreduced
     with contextlib.suppress(TypeError, ValueError):  # an object without a signature
         if not isinstance(loss, nn.Module) and "reduction" in inspect.signature(loss).parameters:
             return functools.partial(loss, reduction="none")

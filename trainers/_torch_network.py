@@ -60,10 +60,8 @@ class NetworkDefinition:
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
         """Convert labels to the values and the dtype that the loss function expects."""
         if self.task in ("regression", MULTIOUTPUT):
-            mean, std = (
-                torch.tensor(value, dtype=labels.dtype, device=labels.device)
-                for value in (self.mean, self.std)
-            )
+            mean = torch.tensor(self.mean, dtype=labels.dtype, device=labels.device)
+            std = torch.tensor(self.std, dtype=labels.dtype, device=labels.device)
             return ((labels - mean) / std).to(torch.float32)
         is_code = self.outputs > 1 and self.task != MULTILABEL
         return labels if is_code else labels.to(torch.float32)
@@ -92,8 +90,8 @@ class NetworkDefinition:
         if self.task is None:
             return out.numpy()
         if self.task in ("regression", MULTIOUTPUT):
-            mean, std = (torch.tensor(value, dtype=out.dtype) for value in (self.mean, self.std))
-            return (out * std + mean).numpy()
+            std = torch.tensor(self.std, dtype=out.dtype)
+            return (out * std + torch.tensor(self.mean, dtype=out.dtype)).numpy()
         if self.probabilities:
             if len(out) and (out.min() < 0 or out.max() > 1):
                 raise ValueError(
@@ -108,15 +106,21 @@ class NetworkDefinition:
 
     def _require_shape(self, out: torch.Tensor) -> None:
         """Raise a ValueError if the outputs for some rows do not have the shape of the task."""
-        allowed, shape = {
-            "binary": (out.ndim == 1 or out.shape[1:] == (2,), "(n,), (n, 1) or (n, 2)"),
-            "multiclass": (out.ndim == 2 and out.shape[1] > 1, "(n, classes)"),
-            "regression": (out.ndim == 1, "(n,) or (n, 1)"),
-        }.get(str(self.task), (True, ""))
-        if not allowed:
+        if self.task == "binary":
+            is_allowed = out.ndim == 1 or out.shape[1:] == (2,)
+            expected = "(n,), (n, 1) or (n, 2)"
+        elif self.task == "multiclass":
+            is_allowed = out.ndim == 2 and out.shape[1] > 1
+            expected = "(n, classes)"
+        elif self.task == "regression":
+            is_allowed = out.ndim == 1
+            expected = "(n,) or (n, 1)"
+        else:
+            return
+        if not is_allowed:
             raise ValueError(
                 f"the model's output has the shape {tuple(out.shape)}, but must have the shape "
-                f"{shape} for the task {self.task}"
+                f"{expected} for the task {self.task}"
             )
 
     def loss_input(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -130,8 +134,9 @@ class NetworkDefinition:
     def read(cls, folder: str) -> Self:
         """Read the definition from a checkpoint."""
         stored = json.loads(Path(folder, DEFINITION).read_text())
-        columns = stored.pop("columns")
-        return cls(columns=columns and TensorColumns(**columns), **stored)
+        if stored["columns"] is not None:
+            stored["columns"] = TensorColumns(**stored["columns"])
+        return cls(**stored)
 
 
 def load_weights(folder: str) -> dict[str, torch.Tensor]:

@@ -1,7 +1,4 @@
-"""Build the objects that a space file names.
-
-Examples are the optimizer, and schedule the learning rate.
-"""
+"""Build the objects that a space file names, and change the learning rate during the training."""
 
 import inspect
 import warnings
@@ -62,7 +59,7 @@ class Schedule:
 
     Args:
         optimizer: The optimizer.
-        schedule: Function that returns the schedule, which is None for a constant rate.
+        schedule: Learning-rate scheduler of PyTorch; None for a constant rate.
         every_step: True if the schedule advances after each optimizer step. False if it advances
             after each epoch.
         warmup: Number of optimizer steps in which the rate rises linearly to the rate of the
@@ -79,7 +76,7 @@ class Schedule:
         self.steps = 0  # optimizer steps so far
 
     def replay(self, steps: int, values: Iterable[float]) -> None:
-        """Advance the schedule as in an earlier part of the training.
+        """Advance a new schedule as far as in an earlier part of the training.
 
         Args:
             steps: Number of optimizer steps of the earlier part.

@@ -86,7 +86,7 @@ class Ranks:
         mean: np.ndarray = (total / self.world).cpu().numpy()
         return mean
 
-    def first(self, value: Any) -> Any:
+    def from_rank_0(self, value: Any) -> Any:
         """Return rank 0's value on every rank."""
         values = [value]
         if self.world > 1:

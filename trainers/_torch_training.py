@@ -1,10 +1,11 @@
-"""Define what the trainers `lightning` and `transformers` share.
+"""Parts that the trainers `lightning` and `transformers` share.
 
-They share the order of the rows, steps, and changed settings.
+These parts are the order of the rows, the steps, and settings that change during a trial.
 """
 
 import contextlib
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import Params
+from . import Params, without
 from ._torch_loop import seed_of
 from ._torch_network import NetworkSteps
 
@@ -47,13 +48,12 @@ class TorchBatches(torch.utils.data.Sampler[Any]):
         if self.seed is None:
             order = torch.arange(self.rows)
         else:
-            order = torch.randperm(
-                self.rows, generator=torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
-            )
+            generator = torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+            order = torch.randperm(self.rows, generator=generator)
         yield from torch.split(order, self.size) if self.rows else ()
 
     def __len__(self) -> int:
-        return -(-self.rows // self.size)
+        return math.ceil(self.rows / self.size)
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ class FrameworkSteps(NetworkSteps):
         if last or self.step == self.cur.max_t:
             self.report_final(metrics)
         # Rank 0 decides, because a checkpoint is due after a time, and each rank has another clock.
-        return bool(self.ranks.first(self.cur.checkpoint_due(self.step, last=last)))
+        return bool(self.ranks.from_rank_0(self.cur.checkpoint_due(self.step, last=last)))
 
     def save(self, folder: Path) -> np.ndarray | None:
         """Write the model of the best step, and the settings."""
@@ -120,10 +120,13 @@ class FrameworkSteps(NetworkSteps):
             {name: value for name, value in new.items() if name not in old or old[name] != value}
             for old, new in zip(self.settings_before, self.settings, strict=True)
         ]
-        groups = [group for each in optimizers for group in each.param_groups]
+        # The settings of groups come first, then those of schedulers; see `settings_of`.
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         for group, old, changed in zip(groups, self.settings_before, changes, strict=False):
             base = "initial_lr" if "initial_lr" in old else "lr"
-            rate = group["lr"] * (changed[base] / old[base] if base in changed else 1)
+            rate = group["lr"]
+            if base in changed:
+                rate *= changed[base] / old[base]
             group.update(changed, lr=rate)
         for scheduler, changed in zip(schedulers, changes[len(groups) :], strict=True):
             scheduler.load_state_dict(scheduler.state_dict() | changed)
@@ -136,12 +139,10 @@ def settings_of(
 
     The settings of new optimizers and schedulers follow from a trial's `params`.
     """
-    groups = [group for each in optimizers for group in each.param_groups]
-    # Names with an underscore are counters, which are no settings.
-    return copy.deepcopy(
-        [{name: group[name] for name in group if name != "params"} for group in groups]
-        + [
-            {name: value for name, value in each.state_dict().items() if name[:1] != "_"}
-            for each in schedulers
-        ]
-    )
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    settings = [without(group, ("params",)) for group in groups]
+    for scheduler in schedulers:
+        # Names with an underscore are counters, which are no settings.
+        state = scheduler.state_dict()
+        settings.append({name: value for name, value in state.items() if name[:1] != "_"})
+    return copy.deepcopy(settings)

@@ -44,4 +44,4 @@ RESERVED = (
     "use_cpu",
 )
 # The arguments of `TrainingArguments`
-ARGUMENTS = [each.name for each in dataclasses.fields(TrainingArguments) if each.init]
+ARGUMENTS = [field.name for field in dataclasses.fields(TrainingArguments) if field.init]

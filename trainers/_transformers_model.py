@@ -40,16 +40,15 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
         ValueError: There are more than two columns, or a column is not text.
     """
     numeric = [str(name) for name, dtype in features.dtypes.items() if dtype.kind in "biufc"]
-    if numeric or len(features.columns) > 2:
-        problem = (
-            f"the column `{numeric[0]}` is not text"
-            if numeric
-            else f"there are {len(features.columns)} columns"
-        )
+    problem = ""
+    if numeric:
+        problem = f"the column `{numeric[0]}` is not text"
+    elif len(features.columns) > 2:
+        problem = f"there are {len(features.columns)} columns"
+    if problem:
         raise ValueError(
             f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose "
-            "columns with `data.features`, or write a "
-            "function for `trainer.dataset`"
+            "columns with `data.features`, or write a function for `trainer.dataset`"
         )
     texts = [column.fillna("").astype(str).tolist() for _, column in features.items()]
     return tokenizer(*texts, truncation=True, max_length=max_length)
@@ -61,7 +60,8 @@ class Rows(torch.utils.data.Dataset[Params]):
     An item is a mapping with the inputs of one row, and with its label if there are labels.
 
     Args:
-        inputs: The return value of the function that the option `dataset` names.
+        inputs: The return value of the function that the option `dataset` names: a mapping with the
+            inputs of all rows by name, or a sequence with a mapping for each row.
         targets: Targets of the training, shape (n,); None for rows to predict.
         names: Names of the inputs that the model accepts. Other inputs are left out, as in
             `transformers.Trainer`.
@@ -71,13 +71,11 @@ class Rows(torch.utils.data.Dataset[Params]):
         self.inputs = inputs
         self.targets = targets
         self.names = names
+        # The inputs of all rows by name; None if `inputs` has a mapping for each row.
+        self.columns: Params | None = None
         # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
-        columns = isinstance(
-            inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature)
-        )
-        self.columns: Params | None = (
-            {name: inputs[name] for name in inputs if name in names} if columns else None
-        )
+        if isinstance(inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature)):
+            self.columns = {name: inputs[name] for name in inputs if name in names}
 
     def __len__(self) -> int:
         return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
@@ -161,12 +159,9 @@ def collator(tokenizer: Any) -> Callable[..., Any]:
 
     A tokenizer pads the rows to the same length.
     """
-    padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
-    collate: Callable[..., Any] = (
-        transformers.DataCollatorWithPadding(tokenizer)
-        if padded
-        else transformers.default_data_collator
-    )
+    collate: Callable[..., Any] = transformers.default_data_collator
+    if isinstance(tokenizer, transformers.PreTrainedTokenizerBase):
+        collate = transformers.DataCollatorWithPadding(tokenizer)
     return collate
 
 
@@ -193,9 +188,8 @@ class Model:
             return description.predictions(torch.zeros(0))
         with few_threads(len(features)):
             rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
-            return description.predictions(
-                outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0]
-            )
+            logits, _ = outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)
+            return description.predictions(logits)
 
 
 def load(folder: str) -> Model:

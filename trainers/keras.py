@@ -29,14 +29,7 @@ import numpy as np
 from sweeps import trial
 from sweeps.core.plugins.trainer_file import read
 
-from . import (
-    Params,
-    fill_parameters,
-    float_array,
-    read_rows,
-    require_metric,
-    require_task,
-)
+from . import Params, fill_parameters, float_array, read_rows, require_metric, require_task
 from ._best import Steps
 from ._keras_model import (
     BLOCK,
@@ -50,14 +43,14 @@ from ._keras_model import (
     predict,
     require_outputs,
 )
-from ._metrics import asked, is_computed, measure
+from ._metrics import is_computed, measure, requested_names
 
 LATEST = "latest.npz"
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
-    description = KerasDefinition.of(Path(folder))
+    description = KerasDefinition.read(Path(folder))
     return Model(description, description.load(Path(folder)))
 
 
@@ -86,8 +79,8 @@ def _keras_with(framework: str) -> ModuleType:
     if keras.config.backend() != framework:
         raise ValueError(
             f"trainer.framework is {framework}, but this process has imported Keras with "
-            f"{keras.config.backend()}; "
-            f"set KERAS_BACKEND={framework} before the first import of Keras"
+            f"{keras.config.backend()}; set KERAS_BACKEND={framework} before the first import of "
+            "Keras"
         )
     return keras
 
@@ -97,9 +90,9 @@ def _reset(keras: ModuleType, engine: ModuleType, seed: int) -> None:
     # Otherwise the layers of the second trial have other names than those of the first.
     keras.utils.clear_session(free_memory=False)
     # A seed below 2**31, which every framework accepts
-    small = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
+    small_seed = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
     for set_seed in (random.seed, np.random.seed, engine.set_seed):
-        set_seed(small)
+        set_seed(small_seed)
 
 
 class _Table(NamedTuple):
@@ -144,7 +137,7 @@ class KerasTraining(Steps):
         from ._torch_parallel import Ranks  # a bundle may predict without torch
 
         self.usual = tuple(read("keras")["metrics"][require_task(cur.task)])
-        self.asked = asked(cur, self.usual)
+        self.asked = requested_names(cur, self.usual)
         super().__init__(cur, self.asked[0])
         framework = cur.options["framework"]
         self.params = fill_parameters("keras", config, cur.sweep_max_t)
@@ -160,9 +153,10 @@ class KerasTraining(Steps):
         self._prepare_rows()
         rows = self.valid.x[:BLOCK]
         require_outputs(self.description, predict(self.network, rows), cur)
-        self.network.set_weights(self.ranks.first(self.network.get_weights()))
+        self.network.set_weights(self.ranks.from_rank_0(self.network.get_weights()))
         self.copy = loaded_copy(self.description, self.network, rows)
         self.weights: list[np.ndarray] = []
+        # The states of the random numbers of layers such as Dropout
         self.generators = [
             variable
             for variable in self.network.variables
@@ -184,8 +178,8 @@ class KerasTraining(Steps):
         std = 1.0
         if cur.task == "regression" and cur.options["standardize_target"]:
             device = self.ranks.device
-            parts = None if weights is None else torch.tensor(weights, device=device)
-            mean, std = moments(torch.tensor(y, device=device), self.ranks, parts)
+            tensor = None if weights is None else torch.tensor(weights, device=device)
+            mean, std = moments(torch.tensor(y, device=device), self.ranks, tensor)
         self.description = KerasDefinition(
             framework=cur.options["framework"],
             model=cur.options["model"],
@@ -222,14 +216,14 @@ class KerasTraining(Steps):
         apply = optimizer.apply
 
         def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
-            given = [ops.convert_to_tensor(each) for each in gradients if each is not None]
-            total = ops.concatenate([ops.reshape(each, [-1]) for each in given])
-            mean = self.engine.average(total, self.ranks)  # one message for all gradients
-            ends = np.cumsum([math.prod(each.shape) for each in given])
-            parts = zip(given, ops.split(mean, ends[:-1].tolist()), strict=True)
-            averaged = iter([ops.reshape(part, each.shape) for each, part in parts])
-            means = [None if each is None else next(averaged) for each in gradients]
-            return apply(means, variables)
+            # A variable without influence on the loss has the gradient None.
+            present = [ops.convert_to_tensor(grad) for grad in gradients if grad is not None]
+            flat = ops.concatenate([ops.reshape(grad, [-1]) for grad in present])
+            flat_mean = self.engine.average(flat, self.ranks)  # one message for all gradients
+            ends = np.cumsum([math.prod(grad.shape) for grad in present])
+            parts = zip(ops.split(flat_mean, ends[:-1].tolist()), present, strict=True)
+            means = iter([ops.reshape(part, grad.shape) for part, grad in parts])
+            return apply([None if grad is None else next(means) for grad in gradients], variables)
 
         optimizer.apply = apply_mean
 
@@ -239,14 +233,10 @@ class KerasTraining(Steps):
         The seeds follow from the number of the epoch, so that a resumed trial repeats the draws.
         `epoch` starts with 0.
         """
-        seeds = (
-            np.random.SeedSequence((self.cur.seed, epoch, self.ranks.rank)).generate_state(
-                1 + len(self.generators)
-            )
-            >> 1
-        )
-        self.batches.start_epoch(int(seeds[0]))
-        for variable, seed in zip(self.generators, seeds[1:], strict=True):
+        sequence = np.random.SeedSequence((self.cur.seed, epoch, self.ranks.rank))
+        order_seed, *seeds = sequence.generate_state(1 + len(self.generators)) >> 1
+        self.batches.start_epoch(int(order_seed))
+        for variable, seed in zip(self.generators, seeds, strict=True):
             variable.assign(np.array([seed, 0]))
 
     def end(self, epoch: int, logs: dict[str, float]) -> None:
@@ -262,8 +252,8 @@ class KerasTraining(Steps):
 
     def _average_statistics(self) -> None:
         """Average the numbers that layers such as BatchNormalization count in each rank."""
-        for variable in self.network.non_trainable_weights if self.ranks.world > 1 else ():
-            if "float" in variable.dtype:
+        for variable in self.network.non_trainable_weights:
+            if self.ranks.world > 1 and "float" in variable.dtype:
                 variable.assign(self.ranks.average(variable.numpy()))
 
     def _measure(self, logs: dict[str, float]) -> dict[str, float]:
@@ -280,6 +270,7 @@ class KerasTraining(Steps):
         if computed:
             predictions = self._predict(self.valid)
             known |= measure(task, "valid", self.valid.y, y_pred=predictions, names=computed)
+        # The other metrics of valid are those of the compiled model.
         if any(name.startswith("valid-") and name not in computed for name in self.asked):
             values = self.network.evaluate(
                 self.valid.x,
@@ -356,8 +347,8 @@ class KerasTraining(Steps):
         if [value.shape for value in weights] != [value.shape for value in network.get_weights()]:
             raise ValueError(
                 "the checkpoint has a model with weights of other shapes than the model that "
-                f"`{self.description.model}` returns; "
-                "under pbt, arguments that change the shapes must be constants"
+                f"`{self.description.model}` returns; under pbt, arguments that change the shapes "
+                "must be constants"
             )
         network.set_weights(weights)
         if str(stored["kind"]) == type(optimizer).__name__:

@@ -38,7 +38,7 @@ from sweeps.core.plugins import references
 from . import Params, read_rows, require_metric, shard
 from ._arguments import SplitParams
 from ._lightning_model import CPU, LightningDefinition, Table, load, outputs_of
-from ._metrics import asked, is_computed, measure
+from ._metrics import is_computed, measure, requested_names
 from ._torch_data import TensorColumns, TensorRows
 from ._torch_loop import seed_of, set_seeds
 from ._torch_parallel import Ranks
@@ -117,11 +117,12 @@ class LightningTraining(FrameworkSteps, pl.Callback):
     trainer: pl.Trainer
 
     def __init__(self, config: Params, cur: trial.Current):
-        usual = [f"valid-{metric}" for metric in USUAL[cur.task]] if cur.task is not None else []
-        self.names = asked(cur, usual) if cur.metric or usual else ()
-        super().__init__(cur, next(iter(self.names), ""), Ranks(), load)
-        references_of = [cur.options["module"], cur.options["datamodule"]]
-        functions = [references.resolve(each) for each in references_of if each is not None]
+        usual = [] if cur.task is None else [f"valid-{metric}" for metric in USUAL[cur.task]]
+        self.names = requested_names(cur, usual) if cur.metric or usual else ()
+        super().__init__(cur, self.names[0] if self.names else "", Ranks(), load)
+        functions = [references.resolve(cur.options["module"])]
+        if not self.has_table:
+            functions.append(references.resolve(cur.options["datamodule"]))
         params = SplitParams(
             "lightning", config, functions, inspect.signature(pl.Trainer).parameters, RESERVED
         )
@@ -138,9 +139,9 @@ class LightningTraining(FrameworkSteps, pl.Callback):
             first = columns.tensors(cur.check.iloc[:1])
             known["in_features"] = sum(tensor[0].numel() for tensor in first.values())
         arguments = [params.arguments(function, known) for function in functions]
-        self.data_arguments = arguments[-1]
+        self.data_arguments = arguments[-1]  # those of the data module, if there is one
         self.batch_size = params.values.get("batch_size", 32)
-        self.definition = description = LightningDefinition(
+        self.definition = LightningDefinition(
             task=cur.task,
             outputs=known["out_features"],
             probabilities=cur.options["output"] == "probabilities",
@@ -148,8 +149,8 @@ class LightningTraining(FrameworkSteps, pl.Callback):
             module=cur.options["module"],
             arguments=arguments[0],
         )
-        self.network = self.module = description.build()
-        self.validated = False
+        self.network = self.module = self.definition.build()
+        self.is_step = False  # True if the latest epoch is a step that is not reported yet
 
     @property
     def has_table(self) -> bool:
@@ -164,8 +165,9 @@ class LightningTraining(FrameworkSteps, pl.Callback):
                 return {"datamodule": data}
             return dict(zip(("train_dataloaders", "val_dataloaders"), data, strict=True))
         loaders = {}
+        order_seed = seed_of(self.cur.seed, self.ranks.rank)
         for name, split, seed in (
-            ("train_dataloaders", "train", seed_of(self.cur.seed, self.ranks.rank)),
+            ("train_dataloaders", "train", order_seed),
             ("val_dataloaders", "valid", None),
         ):
             table = _table(split, self.cur)
@@ -181,13 +183,11 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         import ray.train.lightning
 
         device = self.ranks.device
-        alone = self.ranks.world == 1
+        is_single = self.ranks.world == 1
         is_cpu = device.type == "cpu"
-        if alone:
-            placement: Params = {
-                "strategy": "auto",
-                "devices": 1 if is_cpu else [device.index or 0],
-            }
+        if is_single:
+            devices = 1 if is_cpu else [device.index or 0]
+            placement: Params = {"strategy": "auto", "devices": devices}
         else:
             unused = self.cur.options["strategy"] == "ddp_find_unused_parameters_true"
             placement = {
@@ -208,7 +208,7 @@ class LightningTraining(FrameworkSteps, pl.Callback):
             # Each rank has other rows of the prepared data already.
             use_distributed_sampler=not self.has_table,
         )
-        return trainer if alone else ray.train.lightning.prepare_trainer(trainer)
+        return trainer if is_single else ray.train.lightning.prepare_trainer(trainer)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the settings of the new optimizers, before a checkpoint is restored."""
@@ -216,15 +216,15 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         self.settings = settings_of(trainer.optimizers, self._schedulers())
 
     def _schedulers(self) -> list[Any]:
-        return [each.scheduler for each in self.trainer.lr_scheduler_configs]
+        return [config.scheduler for config in self.trainer.lr_scheduler_configs]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After a resume: apply changed settings, and begin a whole epoch."""
         if self.settings_before is None:
             return
         self.apply_changes(trainer.optimizers, self._schedulers())
-        # The checkpoint was written between two epochs. Lightning otherwise takes the last batch of
-        # the epoch before for the latest one.
+        # The checkpoint was written between two epochs. Without these lines, Lightning would
+        # continue at the last batch of the epoch before.
         trainer.fit_loop.restarting = False
         trainer.fit_loop.on_iteration_done()
 
@@ -243,13 +243,13 @@ class LightningTraining(FrameworkSteps, pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that the epoch is a step."""
-        self.validated = True
+        self.is_step = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that the epoch is a step, if there is no validation."""
         ended = (trainer.current_epoch + 1) % trainer.check_val_every_n_epoch == 0
         if ended and not trainer.enable_validation:
-            self.validated = True
+            self.is_step = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the last step."""
@@ -257,9 +257,9 @@ class LightningTraining(FrameworkSteps, pl.Callback):
 
     def _report_step(self, last: bool) -> None:
         """Report a step, unless the latest epoch was no step."""
-        if not self.validated:
+        if not self.is_step:
             return
-        self.validated = False
+        self.is_step = False
         metrics = self._metrics()
         due = self.end(metrics, last)
         if due and self.ranks.rank != 0:

@@ -32,8 +32,8 @@ from sweeps.core.metrics import USUAL
 from . import LabeledRows, Params, read_rows, require_numbers, require_task
 from ._best import Steps
 from ._estimator import EstimatorTraining, build
-from ._estimator_model import Model, can_measure, columns, threads
-from ._metrics import requested
+from ._estimator_model import Model, adjacent_columns, can_measure, limit_threads
+from ._metrics import checked_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ def train_func(config: Params) -> None:
             parameter, cannot be trained in steps, or does not give the probabilities that a metric
             needs.
     """
-    training = _Steps(trial.current(), config)
+    training = EstimatorSteps(trial.current(), config)
     training.restore()
     training.run()
 
@@ -58,7 +58,7 @@ def train_func(config: Params) -> None:
 def _rows(split: str, cur: trial.Current) -> LabeledRows:
     """Return the rows of `train` or `valid`."""
     rows = read_rows(split, cur)
-    return rows._replace(features=columns(rows.features))
+    return rows._replace(features=adjacent_columns(rows.features))
 
 
 def load(folder: str) -> Model:
@@ -66,14 +66,12 @@ def load(folder: str) -> Model:
 
     This reads a pickle, which can run code.
     """
-    about = json.loads(Path(folder, "model.json").read_text())
-    return Model(
-        pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"]
-    )
+    estimator = pickle.loads(Path(folder, "model.pkl").read_bytes())
+    return Model(estimator, **json.loads(Path(folder, "model.json").read_text()))
 
 
-class _Steps(Steps):
-    """The training of an estimator.
+class EstimatorSteps(Steps):
+    """The training of an estimator, with its reports and checkpoints.
 
     Args:
         cur: The trial.
@@ -88,7 +86,7 @@ class _Steps(Steps):
         self.params = params
         self.task = require_task(cur.task)
         options = cur.options
-        reference = cur.options["estimator"]
+        reference = options["estimator"]
         estimator = build(reference, params, cur)
         self.training = EstimatorTraining(
             estimator,
@@ -106,7 +104,7 @@ class _Steps(Steps):
         self.usual = [
             f"valid-{name}" for name in USUAL[self.task] if can_measure(name, self.task, estimator)
         ]
-        self.names = requested(cur, self.usual)
+        self.names = checked_names(cur, self.usual)
         super().__init__(cur, self.names[0])
         for name in self.names:
             if not can_measure(name, self.task, estimator):
@@ -125,7 +123,7 @@ class _Steps(Steps):
 
     def run(self) -> None:
         """Train and report the steps that are left."""
-        with threads(self.cur.threads):
+        with limit_threads(self.cur.threads):
             for step in range(self.step + 1, self.last + 1):
                 is_last = step == self.last
                 self._train(step)

@@ -7,17 +7,16 @@ You bring the network, and optionally the loss.
 `torch.yaml` describes the keys of the section `trainer`, and `params`. Each epoch is one step.
 
 The network gets the prepared columns. All columns of numbers are one float32 tensor of shape
-(batch, columns), in which missing values are
-0. A column with an array in each row, such as an image, is a tensor of shape (batch, *shape).
-Arrays of floats become float32; arrays of integers keep their dtype. If there are several of these
-inputs, the network gets them as keyword arguments: `features` for the numbers, and each column of
-arrays under its own name. With a single input, the network gets this input as its only argument.
+(batch, columns), in which missing values are 0. A column with an array in each row, such as an
+image, is a tensor of shape (batch, *shape). Arrays of floats become float32; arrays of integers
+keep their dtype. If there are several of these inputs, the network gets them as keyword arguments:
+`features` for the numbers, and each column of arrays under its own name. With a single input, the
+network gets this input as its only argument.
 
-`model` is a class or function that returns a network. Each name in `params` that
-`torch.yaml` lacks is an argument of `model`. The trainer also passes the following arguments if the
-signature names them: `in_features`, the number of values in a
-row; `input_shape`, the shape of a row; `out_features`, `num_classes` or `outputs`, the number of
-outputs; and `task`.
+`model` is a class or function that returns a network. Each name in `params` that `torch.yaml` lacks
+is an argument of `model`. The trainer also passes the following arguments if the signature names
+them: `in_features`, the number of values in a row; `input_shape`, the shape of a row;
+`out_features`, `num_classes` or `outputs`, the number of outputs; and `task`.
 
 | task | outputs | default loss | prediction |
 |---|---|---|---|
@@ -52,7 +51,7 @@ from sweeps.core.plugins.trainer_file import read
 
 from . import Params, fill_parameters, read_rows, require_task
 from ._arguments import SplitParams
-from ._metrics import SPLITS, requested
+from ._metrics import SPLITS, checked_names
 from ._torch_data import (
     DatasetRows,
     Rows,
@@ -80,14 +79,15 @@ LOSSES = {
     "multioutput": "torch.nn:MSELoss",
 }
 # Losses whose targets are class codes. With two classes, the network then has two outputs.
-OF_CLASSES = (
+LOSSES_OF_CODES = (
     nn.CrossEntropyLoss,
     nn.NLLLoss,
     nn.MultiMarginLoss,
     nn.functional.cross_entropy,
     nn.functional.nll_loss,
 )
-OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
+# Losses whose inputs are probabilities, not logits.
+LOSSES_OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ def train(
         load_model: The trainer's function `load`.
     """
     task = require_task(cur.task)
-    asked = requested(cur, read("torch")["metrics"][task])
+    names = checked_names(cur, read("torch")["metrics"][task])
     ranks = Ranks()
     torch.set_num_threads(cur.threads)
     loss = options["loss"] or LOSSES[task]
@@ -209,7 +209,7 @@ def train(
         arguments={},
         dataset=options["dataset"],
         dataset_args=params["dataset_args"] or {},
-        probabilities=resolve("trainer.loss", loss) in OF_PROBABILITIES,
+        probabilities=resolve("trainer.loss", loss) in LOSSES_OF_PROBABILITIES,
     )
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
     if params["standardize_target"] and task in ("regression", MULTIOUTPUT):
@@ -224,7 +224,7 @@ def train(
         _loss(loss, params["loss_args"] or {}, ranks.device),
         settings,
         data=data,
-        asked=asked,
+        asked=names,
         ranks=ranks,
         load_model=load_model,
     )
@@ -239,18 +239,18 @@ def _moments(train: Split, ranks: Ranks) -> tuple[list[float], list[float]]:
     return [mean for mean, _ in moments_of], [std for _, std in moments_of]
 
 
-def _loss(reference: str, given: Params, device: torch.device) -> Loss:
+def _loss(reference: str, arguments: Params, device: torch.device) -> Loss:
     """Return the loss as a function of outputs and targets.
 
     Args:
         reference: A class, or a function of outputs and targets, as `module:attr`.
-        given: Arguments of the class, or further arguments of the function, by name. Lists of
+        arguments: Arguments of the class, or further arguments of the function, by name. Lists of
             numbers become tensors.
         device: Device of the outputs.
     """
     arguments = {
         name: torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value
-        for name, value in given.items()
+        for name, value in arguments.items()
     }
     function = resolve("trainer.loss", reference)
     if not inspect.isclass(function):
@@ -281,25 +281,24 @@ def _data(
             "memory"
         )
 
-    def tensors(name: str) -> tuple[TensorColumns, Split]:
+    def read_table(name: str) -> tuple[TensorColumns, Split]:
+        """Read a split, and return its columns, too."""
         rows = read_rows(name, cur)
         columns = TensorColumns.of(rows.features)
         return columns, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
 
-    def items(name: str) -> Split:
-        rows = cur.cached(f"torch.{name}.frame", functools.partial(read_rows, name, cur))
-        inputs = definition.rows(rows.features, name == "train", device, workers)
-        return Split.of(inputs, rows, device)
-
-    if definition.dataset is not None:
-        return definition, {name: items(name) for name in SPLITS}
-    values = {
-        name: cur.cached(f"torch.{name}.{device}", functools.partial(tensors, name))
-        for name in SPLITS
-    }
-    columns, _ = values["train"]
-    splits = {name: split for name, (_, split) in values.items()}
-    return replace(definition, columns=columns), splits
+    splits = {}
+    for name in SPLITS:
+        if definition.dataset is None:  # the inputs are the prepared columns
+            read_split = functools.partial(read_table, name)
+            columns, splits[name] = cur.cached(f"torch.{name}.{device}", read_split)
+            if name == "train":
+                definition = replace(definition, columns=columns)
+        else:
+            rows = cur.cached(f"torch.{name}.frame", functools.partial(read_rows, name, cur))
+            inputs = definition.rows(rows.features, name == "train", device, workers)
+            splits[name] = Split.of(inputs, rows, device)
+    return definition, splits
 
 
 def _network(
@@ -319,12 +318,10 @@ def _network(
             the task needs.
     """
     cur = trial.current()
-    of_classes = resolve("trainer.loss", loss) in OF_CLASSES
-    outputs = (
-        len(cur.classes or ())
-        if cur.task == "multiclass" or (cur.task == "binary" and of_classes)
-        else len(label_columns(cur.label))
-    )
+    has_codes = resolve("trainer.loss", loss) in LOSSES_OF_CODES
+    outputs = len(label_columns(cur.label))
+    if cur.task == "multiclass" or (cur.task == "binary" and has_codes):
+        outputs = len(cur.classes or ())
     shape = row_shape(rows)
     known = {"in_features": math.prod(shape), "input_shape": list(shape), "task": cur.task}
     known |= dict.fromkeys(("out_features", "num_classes", "outputs"), outputs)
@@ -340,7 +337,9 @@ def _network(
             f"trainer.model: the network returned a {type(output).__name__}, but must return a "
             "tensor"
         )
-    sizes = {outputs, 2} if cur.task == "binary" and not definition.probabilities else {outputs}
+    sizes = {outputs}
+    if cur.task == "binary" and not definition.probabilities:
+        sizes.add(2)
     size = output.shape[1] if output.ndim == 2 else 1
     if output.ndim > 2 or len(output) != 1 or size not in sizes:
         wanted = " or ".join(f"(batch, {size})" for size in sorted(sizes))

@@ -46,7 +46,8 @@ from . import report, without
 
 # Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which
 # Ray pickles.
-STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"
+STATE = "sweeps_trainable.json"
+DICT = "_dict_checkpoint.pkl"
 # Counters of `Trainable`, which continue in a resumed trial.
 COUNTERS = (TRAINING_ITERATION, TIME_TOTAL_S, TIMESTEPS_TOTAL, EPISODES_TOTAL)
 # Values that `Trainable.train` adds to the dict of `step`, and that describe the process or control
@@ -100,14 +101,10 @@ def class_of(reference: str) -> type[Trainable]:
     attribute = references.resolve(reference)
     if inspect.isclass(attribute) and issubclass(attribute, Trainable):
         return attribute
-    loop = (
-        f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}'
-        if inspect.isfunction(attribute)
-        else ""
-    )
-    raise TypeError(
-        f"trainer.trainable: `{reference}` is not a subclass of ray.tune.Trainable{loop}"
-    )
+    message = f"trainer.trainable: `{reference}` is not a subclass of ray.tune.Trainable"
+    if inspect.isfunction(attribute):
+        message += f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}'
+    raise TypeError(message)
 
 
 def make(cls: Any, config: dict[str, Any], cur: trial.Current) -> Any:
@@ -142,7 +139,8 @@ def train(instance: Any, cur: trial.Current) -> None:
     progress = restore(instance)
     while not progress.done:
         result = instance.train()
-        progress.step, progress.done = progress.step + 1, bool(result.get(DONE))
+        progress.step += 1
+        progress.done = bool(result.get(DONE))
         metrics = without(result, NOT_REPORTED)
         measured = {name: number(metrics, name) for name in (cur.metric, *cur.asked)}
         improved = not cur.keep_last and cur.better(measured, progress.best)
@@ -174,9 +172,8 @@ def save(instance: Any, progress: Progress, folder: Path) -> None:
     if (folder / DICT).exists():
         trust.sign(folder / DICT)
     counters = {name: saved.metrics[name] for name in COUNTERS if name in saved.metrics}
-    (folder / STATE).write_text(
-        json.dumps(asdict(progress) | {"counters": counters}, default=float)
-    )
+    state = asdict(progress) | {"counters": counters}
+    (folder / STATE).write_text(json.dumps(state, default=float))
 
 
 def restore(instance: Any) -> Progress:

@@ -38,7 +38,7 @@ from sweeps.core.plugins.trainer_file import read
 
 from . import Params, read_rows, require_task
 from ._arguments import SplitParams
-from ._metrics import SPLITS, measure, requested
+from ._metrics import SPLITS, checked_names, measure
 from ._torch_loop import moments, seed_of, set_seeds
 from ._torch_parallel import Ranks
 from ._torch_training import FrameworkSteps, TorchBatches, settings_of
@@ -115,7 +115,7 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
 
     def __init__(self, config: Params, cur: trial.Current):
         task = require_task(cur.task)
-        self.names = requested(cur, read("transformers")["metrics"][task])
+        self.names = checked_names(cur, read("transformers")["metrics"][task])
         super().__init__(cur, self.names[0], Ranks(), load)
         options = cur.options
         if options["tokenizer"] is None and options["dataset"] is None:
@@ -134,16 +134,15 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
         assert cur.check is not None  # there is a label, so there is data
         features = [str(name) for name in cur.check.columns]
         outputs = len(cur.classes or ()) or 1
-        known = {"in_features": len(features), "task": task, "num_labels": outputs}
+        known: Params = {"in_features": len(features), "task": task, "num_labels": outputs}
         self.training_arguments = params.framework
         self.tokenizer: Any = None
         tokenizer_arguments: Params = {}
         if options["tokenizer"] is not None:
             tokenizer_arguments = params.arguments(make_tokenizer, known)
             self.tokenizer = make_tokenizer(**tokenizer_arguments)
-            known |= (
-                {"vocab_size": len(self.tokenizer)} if hasattr(self.tokenizer, "__len__") else {}
-            )
+            if hasattr(self.tokenizer, "__len__"):
+                known["vocab_size"] = len(self.tokenizer)
         arguments = params.arguments(make_model, known)
         dataset_arguments = params.arguments(convert, known)
         self.network = make_model(**arguments)
@@ -175,16 +174,16 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
         """
         cur = self.cur
         description = self.description
-        kept: Params = cur.cached("transformers.rows", dict)
-        if kept.get("key") != key:  # only the latest encoding is kept
+        cache: Params = cur.cached("transformers.rows", dict)
+        if cache.get("key") != key:  # the cache has only the latest encoding
             splits = {split: read_rows(split, cur) for split in SPLITS}
-            kept["inputs"] = {
+            cache["inputs"] = {
                 split: description.convert(rows.features, self.tokenizer)
                 for split, rows in splits.items()
             }
-            kept["labels"] = {split: torch.tensor(rows.label) for split, rows in splits.items()}
-            kept["key"] = key
-        self.labels: dict[str, torch.Tensor] = kept["labels"]
+            cache["labels"] = {split: torch.tensor(rows.label) for split, rows in splits.items()}
+            cache["key"] = key
+        self.labels: dict[str, torch.Tensor] = cache["labels"]
         if cur.task == "regression" and cur.options["standardize_target"]:
             labels = self.labels["train"].to(self.ranks.device)
             mean, std = moments(labels, self.ranks)
@@ -192,7 +191,7 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
         self.definition = description
         self.rows = {
             split: Rows(inputs, description.targets(self.labels[split]), description.inputs)
-            for split, inputs in kept["inputs"].items()
+            for split, inputs in cache["inputs"].items()
         }
 
     def arguments(self, folder: str) -> TrainingArguments:
@@ -234,8 +233,10 @@ class TransformersTraining(FrameworkSteps, transformers.TrainerCallback):
 
     def outputs(self, split: str, rows: range) -> torch.Tensor:
         """Compute the model's logits for some rows, and the sum of their losses."""
-        some: Any = torch.utils.data.Subset(self.rows[split], rows)
-        logits, self.loss_sum = outputs_of(self.network, some, self.tokenizer, self.eval_batch_size)
+        subset: Any = torch.utils.data.Subset(self.rows[split], rows)
+        logits, self.loss_sum = outputs_of(
+            self.network, subset, self.tokenizer, self.eval_batch_size
+        )
         return logits
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -355,7 +356,7 @@ class _Trainer(transformers.Trainer):
         self.training.settings = settings_of([_unwrapped(self.optimizer)], [scheduler])
         return scheduler
 
-    def evaluate(self, *arguments: Any, **more: Any) -> dict[str, float]:
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """End a step, and report it.
 
         If a checkpoint is due, Transformers saves first, and `on_save` of the training reports the

@@ -76,15 +76,14 @@ class Model:
     def __init__(self, booster: xgb.Booster):
         self.booster = booster
         config = booster.save_config()
-        self._logits = LOGITS in config
+        self._has_logits = LOGITS in config
         # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced
         # do not use this method: they accept only a DMatrix, or the last bits of their predictions
         # for an array differ.
-        self._few = (
-            None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
-        )
-        if self._few is not None:
-            self._few.set_param({"nthread": 1})
+        self._one_thread: xgb.Booster | None = None
+        if not any(f'"name":"{kind}"' in config for kind in UNSLICEABLE):
+            self._one_thread = booster.copy()
+            self._one_thread.set_param({"nthread": 1})
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows.
@@ -98,15 +97,16 @@ class Model:
         """
         codes = with_codes(features)
         if (
-            self._few is not None
+            self._one_thread is not None
             and len(features) <= FEW
             and all(dtype.kind in "biuf" for dtype in codes.dtypes)
         ):
             with np.errstate(over="ignore"):
                 values = codes.to_numpy(np.float32)
             if not np.isinf(values).any():
-                out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
-                return expit(out) if self._logits else out
+                outputs = self._one_thread.inplace_predict(values, validate_features=False)
+                outputs = outputs.astype(np.float64)
+                return expit(outputs) if self._has_logits else outputs
         return predict(self.booster, matrix(features))
 
 
@@ -134,14 +134,13 @@ def parameters(config: Params, cur: trial.Current) -> Params:
         defaults["device"] = "cuda"
     given = without(config, OWN)
     if given.get("objective") == "multi:softmax":
-        given["objective"] = (
-            "multi:softprob"  # the training is the same, but the predictions are probabilities
-        )
+        # The training is the same, but the predictions are probabilities.
+        given["objective"] = "multi:softprob"
     params = defaults | given
     # XGBoost knows the columns by other names, because it refuses some characters in names.
     params |= constraints_by_position(given, () if cur.check is None else cur.check.columns)
     # XGBoost accepts signs only as a tuple, and positions only as text.
-    for name, form in (("monotone_constraints", tuple), ("interaction_constraints", json.dumps)):
+    for name, convert in (("monotone_constraints", tuple), ("interaction_constraints", json.dumps)):
         if isinstance(params.get(name), list):
-            params[name] = form(params[name])
+            params[name] = convert(params[name])
     return params

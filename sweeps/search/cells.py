@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from sweeps.core.resources import Shape, shape_of
-from sweeps.space import Dimension, Space
+from sweeps.space import Space
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.enumeration import any_key
 
@@ -47,16 +47,19 @@ def next_cell(
     """
     grids = set().union(*cells)
     fixed = {name: key for name, key in (fixed or {}).items() if name in grids}
-    able = [i for i, cell in enumerate(cells) if fixed.items() <= cell.items()]
-    able = able or [
-        i
-        for i, cell in enumerate(cells)
-        if all(cell.get(name, key) == key for name, key in fixed.items())
-    ]
-    able = able or list(range(len(cells)))
-    fewest = min(counts[i] for i in able)
-    order = sorted(able, key=lambda i: (scaling_key(cells[i]), i))
-    if fewest % 2:
+    allowed = [i for i, cell in enumerate(cells) if fixed.items() <= cell.items()]
+    if not allowed:
+        # A cell may lack a fixed dimension, but it must not have another value of the dimension.
+        allowed = [
+            i
+            for i, cell in enumerate(cells)
+            if all(cell.get(name, key) == key for name, key in fixed.items())
+        ]
+    if not allowed:
+        allowed = list(range(len(cells)))
+    fewest = min(counts[i] for i in allowed)
+    order = sorted(allowed, key=lambda i: (scaling_key(cells[i]), i))
+    if fewest % 2:  # every second round
         order.reverse()
     return next(i for i in order if counts[i] == fewest)
 
@@ -86,24 +89,24 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         One shape for each trial, in the order in which the trials start. [] if the sampler chooses
         a part of the `scaling` section.
     """
+    grids = {d.name for d in space.dimensions if d.is_grid}
+    scaling = [d for d in space.dimensions if d.name.split(".")[0] == "scaling"]
+    conditions = {term.name for d in scaling for term in d.when}
+    if not {d.name for d in scaling} | conditions <= grids:
+        return []
     counts = [0] * len(space.cells)
     shapes = []
-    grids = {d.name for d in space.dimensions if d.is_grid}
     for _ in range(count):
         index = next_cell(space.cells, counts)
         counts[index] += 1
-        cell = space.cells[index]
-        scaling = [d for d in space.dimensions if d.name.split(".")[0] == "scaling"]
-        if any(not d.is_grid or any(term.name not in grids for term in d.when) for d in scaling):
-            break  # the sampler chooses a part of the scaling
-
-        def choose(dimension: Dimension, cell: Cell = cell) -> Key:
-            """Return the cell's key for a grid dimension.
-
-            For another dimension, which does not affect the shape, return any valid key.
-            """
-            return cell.get(dimension.name, any_key(dimension))
-
-        filled = space.fill(choose)
-        shapes.append(shape_of(filled["scaling"], space.trainer.backend))
+        shapes.append(_shape_in(space.cells[index], space))
     return shapes
+
+
+def _shape_in(cell: Cell, space: Space) -> Shape:
+    """Return the shape of the trials in a cell, in a space whose `scaling` follows from the cell.
+
+    Dimensions that are not grids do not affect the shape, so they get any valid key.
+    """
+    filled = space.fill(lambda dimension: cell.get(dimension.name, any_key(dimension)))
+    return shape_of(filled["scaling"], space.trainer.backend)

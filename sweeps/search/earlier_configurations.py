@@ -49,13 +49,15 @@ def translate(
     Raises:
         OutsideDomain: The new space does not allow a value of the configuration.
     """
-    dimensions = {dimension.name: dimension for dimension in earlier.dimensions}
+    earlier_dimensions = {dimension.name: dimension for dimension in earlier.dimensions}
 
     def key_of(dimension: Dimension) -> Key | Absent:
+        """Return the new key of a dimension; ABSENT if the earlier configuration has no value."""
         name = dimension.name
-        if name in keys and name in dimensions:
-            key = keys[name] if dimensions[name].options else ABSENT
-            return key_in(dimension, dimensions[name].value(keys[name]), key)
+        if name in keys and name in earlier_dimensions:
+            earlier_dimension = earlier_dimensions[name]
+            option_key = keys[name] if earlier_dimension.options else ABSENT
+            return key_in(dimension, earlier_dimension.value(keys[name]), option_key)
         constant = _constant(name, constants)
         try:
             return ABSENT if constant is None else key_in(dimension, constant)
@@ -88,10 +90,11 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dic
     missing: set[str] = set()
 
     def choose(dimension: Dimension) -> Key:
-        needed = {term.name for term in conditions[dimension.name]}
-        if needed & missing or (key := key_of(dimension)) is ABSENT:
+        needs_missing = any(term.name in missing for term in conditions[dimension.name])
+        key = ABSENT if needs_missing else key_of(dimension)
+        if key is ABSENT:
             missing.add(dimension.name)
-            return any_key(dimension)
+            return any_key(dimension)  # `fill` needs a key to continue
         keys[dimension.name] = key
         return key
 
@@ -99,7 +102,7 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Key | Absent]) -> dic
     return keys
 
 
-def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABSENT) -> Key:
+def key_in(dimension: Dimension, value: JsonValue, option_key: JsonValue | Absent = ABSENT) -> Key:
     """Return the key of an earlier value in a dimension of the new space.
 
     A number is rounded to the dimension's steps.
@@ -107,14 +110,15 @@ def key_in(dimension: Dimension, value: JsonValue, key: JsonValue | Absent = ABS
     Args:
         dimension: Dimension of the new space.
         value: The earlier value. For an option of a grid or a choice, the option's value.
-        key: Key that the value had as an option; ABSENT if it was none.
+        option_key: Key that the value had as an option; ABSENT if it was no option. An option with
+            this key comes before an option with this value.
 
     Raises:
         OutsideDomain: The dimension does not have the value.
     """
     if dimension.options:
         for option in dimension.options:
-            if key is not ABSENT and _are_equal(option.key, key):
+            if option_key is not ABSENT and _are_equal(option.key, option_key):
                 return option.key
         for option in dimension.options:
             if _are_equal(option.value, value):

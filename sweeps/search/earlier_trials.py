@@ -63,13 +63,17 @@ class EarlierSweep:
 
     def __str__(self) -> str:
         total = len(self.trials) + sum(self.left_out.values())
-        text = f"{len(self.trials)} of {total} configuration{'s' * (total != 1)} of {self.name}"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
-        text += f"; left out: {reasons}" if reasons else ""
-        return text + (f"; it has no values for {', '.join(self.new)}" if self.new else "")
+        plural = "" if total == 1 else "s"
+        text = f"{len(self.trials)} of {total} configuration{plural} of {self.name}"
+        if self.left_out:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
+            text += f"; left out: {reasons}"
+        if self.new:
+            text += f"; it has no values for {', '.join(self.new)}"
+        return text
 
     def summary(self) -> dict[str, JsonValue]:
-        """Return the JSON object without the trials, but with their number."""
+        """Return a JSON object with the number of trials in place of the trials."""
         left_out: dict[str, JsonValue] = {**self.left_out}
         return {
             "name": self.name,
@@ -80,13 +84,13 @@ class EarlierSweep:
         }
 
 
-_FILE = TypeAdapter(tuple[EarlierSweep, ...])
+_FILE_CONTENT = TypeAdapter(tuple[EarlierSweep, ...])
 
 
 def save(folder: Path, sweeps: Sequence[EarlierSweep]) -> None:
     """Save the trials of earlier sweeps in the folder of a new sweep."""
-    shown = [dataclasses.asdict(sweep) for sweep in sweeps]
-    write_text(SweepFolder(folder).earlier_trials, json.dumps(shown) + "\n")
+    objects = [dataclasses.asdict(sweep) for sweep in sweeps]
+    write_text(SweepFolder(folder).earlier_trials, json.dumps(objects) + "\n")
 
 
 def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
@@ -104,16 +108,15 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
     file = SweepFolder(folder).earlier_trials
     restore = f"restore {EARLIER_TRIALS} from a backup"
     try:
-        sweeps = _FILE.validate_python(read_json(file))
+        sweeps = _FILE_CONTENT.validate_python(read_json(file))
     except (ValidationError, ArithmeticError):
         text = "is missing or damaged, but the space file has `search.from`"
         raise InputError(str(file), f"{text}; {restore}") from None
     distributions = {dimension.name: distribution_of(dimension) for dimension in space.dimensions}
-    for name, key in (
-        item for sweep in sweeps for trial in sweep.trials for item in trial.keys.items()
-    ):
-        if name not in distributions or not _contains(distributions[name], key):
-            raise InputError(str(file), f"`{name}`: {key!r} is not in the space; {restore}")
+    for trial in (trial for sweep in sweeps for trial in sweep.trials):
+        for name, key in trial.keys.items():
+            if name not in distributions or not _contains(distributions[name], key):
+                raise InputError(str(file), f"`{name}`: {key!r} is not in the space; {restore}")
     return sweeps
 
 

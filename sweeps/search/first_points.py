@@ -33,10 +33,10 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
     points: list[Keys] = [point.keys for point in search.initial_points if point.values is None]
     if search.portfolio is None:
         return [*points, *earlier]
-    points += [*_others([_default_point(space)], points), *earlier]
-    good = (_point(space, configuration) for configuration in read_portfolio(search.portfolio))
+    points += [*_new_points([_default_point(space)], points), *earlier]
+    portfolio = (_point(space, values) for values in read_portfolio(search.portfolio))
     most = space.limits.max_trials // 3
-    return [*points, *itertools.islice(_others(good, points), most)]
+    return [*points, *itertools.islice(_new_points(portfolio, points), most)]
 
 
 def read_portfolio(name: str) -> list[dict[str, JsonValue]]:
@@ -46,10 +46,10 @@ def read_portfolio(name: str) -> list[dict[str, JsonValue]]:
     return points
 
 
-def _others(configurations: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
-    """Yield each configuration that fixes a key and was neither yielded nor is in `points`."""
+def _new_points(candidates: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
+    """Yield the candidates that are not in `points`, without duplicates and without {}."""
     seen = [*points, {}]
-    for keys in configurations:
+    for keys in candidates:
         if keys not in seen:
             seen.append(keys)
             yield keys
@@ -96,7 +96,7 @@ def _nearest(dimension: Dimension, value: JsonValue) -> JsonValue:
         value = min(max(value, lower), highest)
         steps = [dimension.nearest(value, step) for step in (-1, 0, 1)]
         allowed = [step for step in steps if lower <= step <= highest]
-    else:
+    else:  # a choice; a normal distribution has no options
         allowed = [option.value for option in dimension.options if is_number(option.value)]
     scale = math.log if dimension.is_log else float
-    return min(allowed, key=lambda each: abs(scale(each) - scale(value)), default=value)
+    return min(allowed, key=lambda number: abs(scale(number) - scale(value)), default=value)

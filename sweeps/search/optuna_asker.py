@@ -45,12 +45,11 @@ class OptunaAsker:
     def __init__(self, study: optuna.Study):
         self._study = study
         self._interrupted: dict[int, FrozenTrial] = {}  # by trial number
-        self._recorded: dict[
-            str, Key
-        ] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
+        # Recorded parameters of the trial that is sampled again; {} for a new trial
+        self._recorded: dict[str, Key] = {}
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
-        """Remember a trial of the study that was created but never started, for a later `ask`.
+        """If a trial of the study was created but never started, keep it for a later `ask`.
 
         Returns:
             True if the trial was never started.
@@ -70,11 +69,11 @@ class OptunaAsker:
         before a trial that a user has enqueued.
 
         Args:
-            item: description of the trial to start, from the trial queue.
+            item: The trial to start, from the trial queue.
         """
         storage = self._study._storage
         study = self._study._study_id
-        self._study._thread_local.cached_all_trials = None
+        self._study._thread_local.cached_all_trials = None  # `Study.ask` does this, too
         if item.existing is not None:
             trial_id = self._interrupted.pop(item.existing)._trial_id
         elif item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
@@ -97,6 +96,7 @@ class OptunaAsker:
         The parameters are not written before `save`.
         """
         trial = optuna.Trial(self._study, trial_id)
+        # Optuna reads and writes parameters in this copy and in the storage.
         frozen = trial._cached_frozen_trial = copy.copy(trial._cached_frozen_trial)
         self._recorded = frozen.params
         storage: Any = _DraftStorage(trial.storage)

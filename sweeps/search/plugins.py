@@ -35,21 +35,22 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
             accept the options.
     """
     if plugin_registry.is_built_in("scheduler", spec.name):
-        scheduler: Scheduler = plugin_registry.built_in("scheduler", spec.name)(**spec.options)
-        return scheduler
-    scheduler_class = _import("scheduler.name", "scheduler", spec.name)
+        built_in: type[Scheduler] = plugin_registry.built_in("scheduler", spec.name)
+        return built_in(**spec.options)
+    scheduler_class = _import_plugin("scheduler.name", "scheduler", spec.name)
     if not (isinstance(scheduler_class, type) and issubclass(scheduler_class, Scheduler)):
         raise InputError(
             "scheduler.name",
             f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
         )
-    own = _call("scheduler", spec.name, functools.partial(scheduler_class, **spec.options))
-    if not hasattr(own, "max_t"):
+    build = functools.partial(scheduler_class, **spec.options)
+    scheduler = _build_plugin("scheduler", spec.name, build)
+    if not hasattr(scheduler, "max_t"):
         raise InputError(
             "scheduler.name",
             f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None",
         )
-    return own
+    return scheduler
 
 
 def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
@@ -88,11 +89,11 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
         return algorithm(**(search.options or {})).build(context)
     from .samplers.foreign import build_foreign
 
-    factory = _import("search.algorithm", "sampler", search.algorithm)
+    factory = _import_plugin("search.algorithm", "sampler", search.algorithm)
     build = functools.partial(
         build_foreign, search.algorithm, factory, search.options or {}, context
     )
-    return _call("search.options", search.algorithm, build)
+    return _build_plugin("search.options", search.algorithm, build)
 
 
 def check_plugins(space: Space) -> list[Problem]:
@@ -107,8 +108,9 @@ def check_plugins(space: Space) -> list[Problem]:
     Returns:
         The problems; [] if there are none.
     """
-    references = (("sampler", space.search.algorithm), ("scheduler", space.scheduler.name))
-    if not all(plugin_registry.is_built_in(kind, name) for kind, name in references):
+    algorithm = space.search.algorithm
+    built_in_sampler = plugin_registry.is_built_in("sampler", algorithm)
+    if not (built_in_sampler and plugin_registry.is_built_in("scheduler", space.scheduler.name)):
         sys.path[:0] = [root for root in map(str, roots_of(space)) if root not in sys.path]
     problems: list[Problem] = []
     try:
@@ -123,11 +125,9 @@ def check_plugins(space: Space) -> list[Problem]:
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems
-    algorithm = space.search.algorithm
-    # The other samplers can always be built, but that would load Optuna, which takes long.
-    if not plugin_registry.is_built_in("sampler", algorithm) or (
-        plugin_registry.built_in("sampler", algorithm).package
-    ):
+    # Built-in samplers that need no package can always be built, but this would load Optuna, which
+    # takes long.
+    if not built_in_sampler or plugin_registry.built_in("sampler", algorithm).package:
         try:
             build_sampler(space.search, SamplerContext(space))
         except InputError as e:
@@ -164,7 +164,7 @@ def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
     return []
 
 
-def _import(place: str, kind: str, name: str) -> Any:
+def _import_plugin(place: str, kind: str, name: str) -> Any:
     """Import a user-defined class.
 
     If the import fails, raise an InputError with one problem at `place`, a position in the space
@@ -176,10 +176,10 @@ def _import(place: str, kind: str, name: str) -> Any:
         raise InputError(place, str(e)) from e
 
 
-def _call(place: str, name: str, build: Callable[[], T]) -> T:
+def _build_plugin(place: str, name: str, build: Callable[[], T]) -> T:
     """Call a function that builds a user-defined object with its options.
 
-    If the call fails, raise an InputError with one problem at `place` (see `_import`).
+    If the call fails, raise an InputError with one problem at `place` (see `_import_plugin`).
     """
     try:
         return build()

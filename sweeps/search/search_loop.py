@@ -1,7 +1,5 @@
 """Search of one sweep: combines the queue, the sampler and the scheduler.
 
-`ask` is named after Optuna's method.
-
 The sampler, the queue and the view depend only on the study. A resumed search therefore suggests
 the same trials as a search without interruption.
 """
@@ -34,15 +32,15 @@ from .configurations import configuration_of
 from .exploit import exploit_donor
 from .optuna_asker import OptunaAsker
 from .plugins import scheduler_of
-from .samplers.cell_sampler import ASKED, CellSampler
+from .samplers.cell_sampler import MODEL_ATTEMPTS, CellSampler
 from .schedulers.scheduler import Scheduler, all_rungs, row_steps
 from .schedulers.view import StudyView
 from .trial_queue import QueueItem, TrialQueue
 
-# How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts,
-# the grid cell and the values of an initial point are kept.
-KEPT = 50
+# Largest number of attempts to sample a configuration that is not tried.
 MOST_ATTEMPTS = 100
+# In this number of first attempts, the grid cell and the values of an initial point stay.
+ATTEMPTS_IN_CELL = 50
 
 
 class SearchLoop:
@@ -122,7 +120,7 @@ class SearchLoop:
 
     @single_threaded()
     def ask(self) -> Trial | None:
-        """Start the next trial of the queue, and record its start.
+        """Start the next trial of the queue, and record its start. Named after Optuna's method.
 
         Returns:
             The trial, or None if the queue is empty now. Running trials may still add repeats to
@@ -150,21 +148,23 @@ class SearchLoop:
     def _sample(self, item: QueueItem) -> tuple[optuna.Trial, Trial]:
         """Sample a configuration that is not tried, if one is left.
 
-        If the sampler suggests only tried configurations, others are drawn at random. An initial
-        point that is tried already is replaced, but a trial that a user enqueued is not.
+        If the first `MODEL_ATTEMPTS` suggestions are tried configurations, others are drawn at
+        random: from the untried configurations if they are listed, and else by the sampler. After
+        `ATTEMPTS_IN_CELL` attempts, an initial point that is tried already is replaced, but a trial
+        that a user enqueued is not.
         """
         trial_id = self._asker.ask(item)
+        untried = self.queue.untried
         for attempt in range(MOST_ATTEMPTS):
             optuna_trial = self._asker.draft(trial_id)
             cell = item.cell
-            if attempt >= ASKED and self.queue.untried:
-                rng = random.Random(
-                    f"{self.space.search.seed}/{item.configurations_before}/{attempt}"
-                )
-                cell = rng.choice([*self.queue.untried.values()])
-            if attempt >= KEPT and not record_reader.is_enqueued(optuna_trial._cached_frozen_trial):
+            if attempt >= MODEL_ATTEMPTS and untried:
+                seed = f"{self.space.search.seed}/{item.configurations_before}/{attempt}"
+                cell = random.Random(seed).choice([*untried.values()])  # with all dimensions
+            is_enqueued = record_reader.is_enqueued(optuna_trial._cached_frozen_trial)
+            if attempt >= ATTEMPTS_IN_CELL and not is_enqueued:
                 optuna_trial._fixed_params = {}
-                cell = {} if self.queue.untried is None else cell
+                cell = {} if untried is None else cell
             self.sampler.begin(cell, item.configurations_before, item.in_cell_before, attempt)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -205,7 +205,7 @@ class SearchLoop:
         return trial.number
 
     def row_steps(self, trial: Trial) -> tuple[int, ...]:
-        """Return the steps at which a trial trains; see `schedulers.base.row_steps`."""
+        """Return the steps at which a trial trains; see `schedulers.scheduler.row_steps`."""
         return row_steps(self.scheduler, self.space.search.seed, trial)
 
     # Follow
@@ -245,7 +245,7 @@ class SearchLoop:
                 continue
             state = self.store.states[t.number]
             self.queue.record_tried(state.labels)
-            if state.started.given is not None:
+            if state.started.given is not None:  # an initial point with a known result
                 continue
             self.queue.record_start(t.params, state.trial.repeat_of, enqueued=enqueued)
             if state.trial.repeat_of is None:

@@ -35,7 +35,7 @@ class QueueItem:
         fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler
             does not choose these keys. None if the sampler chooses the keys of all dimensions that
             are not grids.
-        existing: number of the trial if the study already contains it, because a crash interrupted
+        existing: Number of the trial if the study already contains it, because a crash interrupted
             the trial's start, or because the trial was enqueued; else None.
     """
 
@@ -76,18 +76,16 @@ class TrialQueue:
         self.tried: set[str] = set()
         self.untried = list_configurations(space)
         self._started_in_cell = [0] * len(space.cells)
-        # number of configurations that `sweeps enqueue` added; these are counted in
-        # `configurations_started`
+        # Number of configurations that `sweeps enqueue` added; these are counted in
+        # `configurations_started`, too.
         self._enqueued = 0
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
-        self._pending_repeats: list[
-            int
-        ] = []  # one entry for each repeat to start: the number of the configuration's first trial
+        # One entry for each repeat to start: the number of the configuration's first trial
+        self._pending_repeats: list[int] = []
         self._first_trials_running = 0
         self._first_trials_complete = 0
-        self._first_trials_incomplete = (
-            0  # number of first trials that were pruned or failed; these are not repeated
-        )
+        # Number of first trials that were pruned or failed; these are not repeated
+        self._first_trials_incomplete = 0
         # Trials that the study already contains, by number: items of configurations, and, for
         # repeats, the number of the trial to repeat.
         self._waiting: dict[int, QueueItem] = {}
@@ -105,16 +103,16 @@ class TrialQueue:
         order of their numbers.
 
         Args:
-            number: number of the trial.
-            repeat_of: number of the trial to repeat, or None for a new configuration. This method
+            number: Number of the trial.
+            repeat_of: Number of the trial to repeat, or None for a new configuration. This method
                 also counts a new configuration in its cell.
-            enqueued: the fixed keys of a trial that `sweeps enqueue` added, by dimension; None for
+            enqueued: The fixed keys of a trial that `sweeps enqueue` added, by dimension; None for
                 any other trial.
         """
         if repeat_of is not None:
             self._waiting_repeats[number] = repeat_of
             return
-        item = self._new_configuration() if enqueued is None else self._item(enqueued)
+        item = self._new_configuration() if enqueued is None else self._new_item(enqueued)
         self._enqueued += enqueued is not None
         self._waiting[number] = replace(item, existing=number)
         self._started_in_cell[self._space.cells.index(dict(item.cell))] += 1
@@ -126,8 +124,8 @@ class TrialQueue:
         """Record that a trial has started.
 
         Args:
-            keys: keys of the trial, by dimension.
-            repeat_of: number of the repeated trial, or None for a new configuration.
+            keys: Keys of the trial, by dimension.
+            repeat_of: Number of the repeated trial, or None for a new configuration.
             existing: see `QueueItem`.
             enqueued: True if `sweeps enqueue` added the trial.
         """
@@ -199,15 +197,16 @@ class TrialQueue:
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
         """Return the next trial to start, or None if the queue is empty now.
 
-        If `may_grow` is True, repeats may still be added to it.
+        If `may_grow` is True, repeats may still be added to the queue.
 
         Args:
             keys_of: Function that returns the keys of a recorded trial, given the trial's number.
         """
+        # Each loop returns for the first entry, if there is one.
         for number, repeat_of in self._waiting_repeats.items():
-            return replace(self._item(keys_of(repeat_of), repeat_of), existing=number)
+            return replace(self._new_item(keys_of(repeat_of), repeat_of), existing=number)
         for repeat_of in self._pending_repeats:
-            return self._item(keys_of(repeat_of), repeat_of)
+            return self._new_item(keys_of(repeat_of), repeat_of)
         for item in self._waiting.values():
             return item if item.configurations_before < self._limit else None
         return self._new_configuration() if self.configurations_started < self._limit else None
@@ -255,11 +254,13 @@ class TrialQueue:
         return self._space.repeats.count > 1 and self._first_trials_running > 0
 
     def _new_configuration(self) -> QueueItem:
+        """Return an item for the next of `first_points`, or for a suggestion of the sampler."""
         points = self._first_points
         started = self.configurations_started - self._enqueued
-        return self._item(points[started] if started < len(points) else None)
+        return self._new_item(points[started] if started < len(points) else None)
 
-    def _item(self, fixed: Keys | None, repeat_of: int | None = None) -> QueueItem:
+    def _new_item(self, fixed: Keys | None, repeat_of: int | None = None) -> QueueItem:
+        """Return an item in the next cell to which the fixed keys belong."""
         cell = cells.next_cell(self._space.cells, self._started_in_cell, fixed)
         return QueueItem(
             self._space.cells[cell],
@@ -270,6 +271,7 @@ class TrialQueue:
         )
 
     def _cell_of(self, keys: Keys) -> int:
+        """Return the index of the cell in which a trial counts, given the keys of the trial."""
         cell = cells.cell_of(keys, self._space.cells)
         if cell is None:  # The grid dimension is inside an option that this trial does not have.
             cell = cells.next_cell(self._space.cells, self._started_in_cell, keys)

@@ -37,7 +37,7 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space: Any) -> N
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
     activity = Activity(space, axes.names)
     places = axes.anywhere(np.random.RandomState(0), 400)
-    active_names = activity.of(axes.internal(places))
+    active_names = activity.is_active(axes.internal(places))
     counts = np.zeros(len(axes.names))
     for place, active in zip(places, active_names, strict=True):
         keys = axes.external(place)

@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 from sweeps.core.trial import Report, State, Trial
 from sweeps.search.samplers import gp_observations
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
-from sweeps.search.samplers.trial_groups import FULL, History
+from sweeps.search.samplers.trial_groups import FULL, History, Rank
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Repeats
 from sweeps.study.event_records import REPEAT_OF
@@ -204,8 +204,8 @@ def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells: 
 @pytest.mark.parametrize("objectives", [2, 3])
 def test_with_several_objectives_the_fronts_are_observed_first(objectives: int) -> None:
     rng = np.random.RandomState(0)
-    ranked = [(0.0, tuple(rng.rand(objectives)), number) for number in range(60)]
-    ranked += [(0.0, (np.inf,) * objectives, 60), (1.0, (0.0,) * objectives, 61)]
+    ranked = [Rank(0.0, tuple(rng.rand(objectives)), number) for number in range(60)]
+    ranked += [Rank(0.0, (np.inf,) * objectives, 60), Rank(1.0, (0.0,) * objectives, 61)]
     order = gp_observations.front_first(ranked, 20)
     assert sorted(order) == list(range(62))
     values = np.array([one[1] for one in ranked[:60]])

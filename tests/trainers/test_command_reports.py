@@ -14,7 +14,7 @@ from sweeps.core.loop_context import UNREADABLE_LINE
 from sweeps.core.text.secrets import remember
 from sweeps.trainers import _script
 from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import TAIL
+from sweeps.trainers._script import TAIL_BYTES
 from sweeps.trainers._script_reports import (
     CALL,
     LINE,
@@ -74,9 +74,8 @@ def test_the_error_of_a_script_has_no_part_of_a_secret(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", "my-own-secret")
     remember("my-own-secret")
-    code = (
-        f"import os, sys\nsys.stderr.write(os.environ['MY_TOKEN'] + 'x' * {TAIL - 5})\nsys.exit(1)"
-    )
+    text = f"os.environ['MY_TOKEN'] + 'x' * {TAIL_BYTES - 5}"
+    code = f"import os, sys\nsys.stderr.write({text})\nsys.exit(1)"
     with pytest.raises(ScriptFailed) as failed:
         run(tmp_path, code)
     assert "ecret" not in str(failed.value)

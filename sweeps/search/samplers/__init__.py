@@ -1,4 +1,4 @@
 """Samplers, one file for each algorithm.
 
-`base` defines the interfaces; `history` collects the earlier trials for the samplers.
+`sampler` defines the interfaces; `trial_groups` collects the earlier trials for the samplers.
 """

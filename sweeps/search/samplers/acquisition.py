@@ -13,10 +13,10 @@ from scipy.special import ndtr
 
 from .gaussian_process import Process
 
-# Largest number of points of a front, by the number of objectives. With more points, `undominated`
-# would return thousands of boxes.
-FRONT = {1: 160, 2: 160, 3: 16, 4: 8}
-MANY_OBJECTIVES = 6
+# Largest number of points of a front, by the number of objectives; and for more objectives than
+# these. With more points, `undominated` would return thousands of boxes.
+FRONT_SIZES = {1: 160, 2: 160, 3: 16, 4: 8}
+SMALLEST_FRONT_SIZE = 6
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def improvement_region(values: np.ndarray) -> np.ndarray:
     front = values[dominators(values) == 0]
     # With a reference point near the front, the search would stay where the first front is.
     reference = values.max(axis=0) + 0.1 * np.ptp(values, axis=0)
-    front = front[np.lexsort(front.T[::-1])]
-    most = FRONT.get(front.shape[1], MANY_OBJECTIVES)
-    # At most this number of points, at equal distances in the sorted front
-    chosen = np.unique(np.linspace(0, len(front) - 1, most).round().astype(int))
+    front = front[np.lexsort(front.T[::-1])]  # sorted by the first objective
+    size = FRONT_SIZES.get(front.shape[1], SMALLEST_FRONT_SIZE)
+    # At most `size` points, at equal distances in the sorted front
+    chosen = np.unique(np.linspace(0, len(front) - 1, size).round().astype(int))
     return undominated(front[chosen], reference)
 
 
@@ -175,20 +175,23 @@ def undominated(front: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """
     front = front[(front < reference).all(axis=1)]
     if len(reference) == 1:
-        return np.array([[[-math.inf], [min([*front[:, 0], reference[0]])]]])
-    # Slices along the last objective. In a slice, the points with a smaller last value dominate.
+        upper = min([*front[:, 0], reference[0]])
+        return np.array([[[-math.inf], [upper]]])
+    # The region is cut into slices along the last objective. In a slice, only the points with a
+    # smaller last value dominate. Their other objectives decide which part of the slice is left.
     edges = [-math.inf, *np.unique(front[:, -1]), float(reference[-1])]
-    parts = []
+    slices = []
     for low, high in itertools.pairwise(edges):
-        inner = undominated(front[front[:, -1] <= low, :-1], reference[:-1])
-        parts.append(
-            np.concatenate([inner, np.broadcast_to([[[low], [high]]], (len(inner), 2, 1))], axis=2)
-        )
-    return np.concatenate(parts)
+        boxes = undominated(front[front[:, -1] <= low, :-1], reference[:-1])
+        last_objective = np.broadcast_to([[[low], [high]]], (len(boxes), 2, 1))
+        slices.append(np.concatenate([boxes, last_objective], axis=2))
+    return np.concatenate(slices)
 
 
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Return the expected volume of the part of `boxes` that normally distributed values dominate.
+    """Return the expected volume of the part of `boxes` that a random value dominates.
+
+    The value is normally distributed.
 
     With one objective, this is the expected improvement over the upper bound of the box. With
     several objectives, it is the expected hypervolume improvement (Emmerich et al., 2011). The

@@ -22,14 +22,11 @@ def is_ordered(dimension: Dimension) -> bool:
 
     They are in ascending or descending order, such as `choice: [16, 32, 64]`.
     """
-    numbers = [option.value for option in dimension.options]
-    if len(numbers) < 3 or not all(
-        isinstance(n, int | float) and not isinstance(n, bool) for n in numbers
-    ):
+    values = [option.value for option in dimension.options]
+    if len(values) < 3 or any(type(value) not in (int, float) for value in values):
         return False
-    return any(
-        all(a < b for a, b in itertools.pairwise(order)) for order in (numbers, numbers[::-1])
-    )
+    pairs = [*itertools.pairwise(values)]
+    return all(a < b for a, b in pairs) or all(a > b for a, b in pairs)
 
 
 class Activity:
@@ -46,10 +43,8 @@ class Activity:
         self._terms = conditions_of(space.sections)
         self._column = {name: i for i, name in enumerate(names)}
 
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Return the active dimensions of n configurations.
-
-        The result is a boolean array of shape (n, dimensions).
+    def is_active(self, values: np.ndarray) -> np.ndarray:
+        """Return a boolean array of shape (n, dimensions): the active dimensions of configurations.
 
         Args:
             values: Values in Optuna's internal representation, an array of shape (n, dimensions).
@@ -57,13 +52,13 @@ class Activity:
         """
         active: dict[str, np.ndarray] = {}
         for name in self._dimensions:
-            own = np.ones(len(values), dtype=bool)
+            active_rows = np.ones(len(values), dtype=bool)
             for term in self._terms[name]:
                 if term.name in active:
-                    own &= active[term.name] & self._holds(term, values)
+                    active_rows &= active[term.name] & self._holds(term, values)
                 else:
-                    own[:] = False
-            active[name] = own
+                    active_rows[:] = False
+            active[name] = active_rows
         if not self._column:
             return np.ones_like(values, bool)
         return np.column_stack([active[name] for name in self._column])
@@ -74,7 +69,7 @@ class Activity:
         if term.name in self._column:
             column = values[:, self._column[term.name]]
         else:
-            column = np.full(len(values), _single(dimension))
+            column = np.full(len(values), _single_value(dimension))
         if dimension.options:
             accepted = np.array([term.holds(option.key) for option in dimension.options])
             indices = np.where(np.isnan(column), 0, column).astype(int)
@@ -90,6 +85,6 @@ class Activity:
         return holds
 
 
-def _single(dimension: Dimension) -> float:
+def _single_value(dimension: Dimension) -> float:
     """Return the only value of a dimension, in Optuna's internal representation."""
     return 0.0 if dimension.options or dimension.lower is None else float(dimension.lower)

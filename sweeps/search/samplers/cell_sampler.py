@@ -21,20 +21,17 @@ from sweeps.study.record_reader import repeat_of
 from sweeps.study.trial_building import seed_of
 
 from .configuration_view import ByConfiguration
-from .sampler import (
-    Model,
-    ReseededSampler,
-    SamplerContext,
-    independent_sampler,
-)
+from .sampler import Model, ReseededSampler, SamplerContext, independent_sampler
 from .trial_groups import History
 
-# How often the algorithm is asked for the values of a trial.
-ASKED = 4
+# Number of attempts in which the algorithm suggests the values of a trial; later ones are random.
+MODEL_ATTEMPTS = 4
 
 
 class CellSampler(BaseSampler):
     """Optuna sampler that fixes the values of the grid cell, while an algorithm suggests the rest.
+
+    The algorithm is either a `model`, or an Optuna sampler in `optuna_sampler`.
 
     Args:
         space: The search space.
@@ -59,31 +56,42 @@ class CellSampler(BaseSampler):
             from .warm_start import starting_points  # imports scipy
 
             self.starting_points = starting_points(context)
-        built = build_sampler(space.search, context)
-        self.model: Model | None = None if isinstance(built, ReseededSampler) else built
-        self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
+        self.model: Model | None = None
+        self.optuna_sampler = independent_sampler()
+        algorithm = build_sampler(space.search, context)
+        if isinstance(algorithm, ReseededSampler):
+            self.optuna_sampler = algorithm
+        else:
+            self.model = algorithm
         self._random = independent_sampler()
         grids = [d.name for d in space.dimensions if d.is_grid]
         always = {d.name: self._distributions[d.name] for d in space.always}
         self.history = History(grids, space.repeats, always)
         self._repeats = space.repeats
 
-    def begin(self, cell: Mapping[str, Key], number: int, index: int = 0, attempt: int = 0) -> None:
+    def begin(
+        self,
+        cell: Mapping[str, Key],
+        configurations_before: int,
+        in_cell_before: int = 0,
+        attempt: int = 0,
+    ) -> None:
         """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
             cell: The values that are fixed in this trial, by name of the dimension: those of the
                 grids.
-            number: Number of configurations that started before this trial.
-            index: Number of configurations that started in this cell before this trial.
+            configurations_before: Number of configurations that started before this trial.
+            in_cell_before: Number of configurations that started in this cell before this trial.
             attempt: Number of earlier samples of this trial. Each attempt has random numbers of
-                its own. After `ASKED` attempts, the other values are random.
+                its own. From `MODEL_ATTEMPTS` on, the other values are random.
         """
         self.cell = dict(cell)
         self._attempt = str(attempt or "")
-        self._number = number
-        self._drawn_by = self._random if attempt >= ASKED else self.optuna_sampler
-        self._drawn_by.reseed(seed_of(self.seed, number, f"sampler{self._attempt}"), index)
+        self._configurations_before = configurations_before
+        self._current = self._random if attempt >= MODEL_ATTEMPTS else self.optuna_sampler
+        seed = seed_of(self.seed, configurations_before, f"sampler{self._attempt}")
+        self._current.reseed(seed, in_cell_before)
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -93,7 +101,7 @@ class CellSampler(BaseSampler):
         Return {} for a repeat, because all values of a repeat are fixed, and if the values of this
         attempt are random.
         """
-        if repeat_of(trial) is not None or self._drawn_by is self._random:
+        if repeat_of(trial) is not None or self._current is self._random:
             return {}
         if self.model is None:
             return dict(self.optuna_sampler.space)
@@ -118,11 +126,8 @@ class CellSampler(BaseSampler):
                 study = ByConfiguration(study, self._repeats)
             return self.optuna_sampler.sampler.sample_relative(study, trial, search_space)
         self.history.number = trial.number
-        return self.model.suggest(
-            self.history,
-            self.cell,
-            np.random.RandomState(seed_of(self.seed, self._number, f"model{self._attempt}")),
-        )
+        seed = seed_of(self.seed, self._configurations_before, f"model{self._attempt}")
+        return self.model.suggest(self.history, self.cell, np.random.RandomState(seed))
 
     def sample_independent(
         self,
@@ -138,7 +143,7 @@ class CellSampler(BaseSampler):
         """
         if param_name in self.cell:
             return self.cell[param_name]
-        value: Key = self._drawn_by.sampler.sample_independent(
+        value: Key = self._current.sampler.sample_independent(
             study, trial, param_name, param_distribution
         )
         return value

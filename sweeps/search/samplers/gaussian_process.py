@@ -32,9 +32,11 @@ class Noise:
     width: float
 
     def with_estimate(self, variance: float, freedom: int) -> Noise:
-        """Return the prior combined with an estimate of the variance.
+        """Return the prior combined with an estimate of the noise variance.
 
-        The estimate has a number of degrees of freedom, which is `freedom`.
+        Args:
+            variance: The estimate.
+            freedom: Number of degrees of freedom of the estimate; 0 if there is no estimate.
         """
         if not (freedom and self.width and math.isfinite(variance)):
             return self
@@ -101,6 +103,7 @@ class Process:
             variance. If the fit fails, the result is `start`, clipped to the bounds of the
             parameters.
         """
+        # Bounds of the logarithms of the length scales, the kernel's variance and the noise.
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (math.log(LEAST_NOISE), 0.0)]
         if not self.noise.width:
             bounds[-1] = (self.noise.log, self.noise.log)
@@ -111,7 +114,11 @@ class Process:
         return fitted.x if np.isfinite(fitted.fun) else start
 
     def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the negative log posterior of the kernel's parameters, and its gradient."""
+        """Return the negative log posterior of the kernel's parameters, and its gradient.
+
+        Args:
+            theta: (d + 2,) parameters as `fit` returns them.
+        """
         d = self.x.shape[1]
         n = len(self.y)
         weights = np.exp(-2 * theta[:d])
@@ -149,11 +156,9 @@ class Process:
             theta: (d + 2,) parameters as `fit` returns them.
         """
         d = self.x.shape[1]
-        self._weights, self._scale, self.variance = (
-            np.exp(-2 * theta[:d]),
-            math.exp(theta[d]),
-            math.exp(theta[d + 1]),
-        )
+        self._weights = np.exp(-2 * theta[:d])
+        self._scale = math.exp(theta[d])
+        self.variance = math.exp(theta[d + 1])
         self._solve(self._kernel(self.x, self.x))
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -175,6 +180,12 @@ class Process:
         return kernel
 
     def _solve(self, kernel: np.ndarray) -> None:
+        """Solve the linear equations on which all predictions depend.
+
+        Args:
+            kernel: (n, n) covariances of the observations without noise. A small number is added
+                to the diagonal, so that the Cholesky decomposition does not fail.
+        """
         self._low = np.linalg.cholesky(kernel + np.diag(self.variance * self._shares + 1e-6))
         self._alpha = cho_solve((self._low, True), self.y)
 
@@ -188,7 +199,8 @@ class Process:
         """
         if len(x):
             y = self._posterior(x)[0]
-            self.x, self.y = np.vstack([self.x, x]), np.concatenate([self.y, y])
+            self.x = np.vstack([self.x, x])
+            self.y = np.concatenate([self.y, y])
             self._shares = np.concatenate([self._shares, np.ones(len(x))])
             self._solve(self._kernel(self.x, self.x))
 
@@ -207,6 +219,7 @@ class Process:
         return mean, deviation
 
     def _posterior(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (m,) means, without the prior mean, and (m,) standard deviations."""
         kernel = self._kernel(x, self.x)
         solved = solve_triangular(self._low, kernel.T, lower=True, check_finite=False)
         variance = np.maximum(self._scale - np.sum(solved * solved, axis=0), 1e-12)

@@ -29,14 +29,7 @@ from .activity import Activity, is_ordered
 from .candidates import BEST, Candidates
 from .encoding import Axes
 from .gp_kernels import FittedKernels
-from .gp_observations import (
-    Observations,
-    fidelity,
-    limits,
-    observations,
-    scaled,
-    share_of_noise,
-)
+from .gp_observations import Observations, fidelity, limits, observations, scaled, share_of_noise
 from .sampler import SamplerContext
 from .trial_groups import FULL, History, point_of
 
@@ -65,19 +58,22 @@ class GpModel:
         self._n_startup_trials = n_startup_trials
         self._deterministic_objective = deterministic_objective
         self.space = context.space
-        self.names = {
+        distributions = {
             name: distribution
             for name, distribution in sorted(context.distributions.items())
             if not distribution.single()
         }
-        self.axes = Axes(self.names, [d.name for d in self.space.dimensions if is_ordered(d)])
-        self.always = self.names.keys() & {d.name for d in self.space.always}
+        self.axes = Axes(distributions, [d.name for d in self.space.dimensions if is_ordered(d)])
+        # Names of the dimensions that every trial has
+        self.always = distributions.keys() & {d.name for d in self.space.always}
         self.activity: Activity | None = None
         if len(self.space.always) < len(self.space.dimensions):
             self.activity = Activity(self.space, self.axes.names)
-        self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
+        # For each input of a process; the last input is the fidelity.
+        columns = range(len(distributions) + 1)
+        self._categorical = np.array([column in self.axes.choices for column in columns])
         self._kernels = FittedKernels()
-        self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
+        self._ended_rows: dict[int, list[float]] = {}  # `Axes.row` of ended trials, by number
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
         if context.earlier:
             from .warm_start import earlier_processes
@@ -92,12 +88,12 @@ class GpModel:
         If this call fits kernels, it records the fitted parameters as a system attribute of the
         trial that is being sampled.
         """
-        if not set(self.names) - set(cell):
+        if not set(self.axes.names) - set(cell):
             return {}
+        place: np.ndarray | None
         if history.number == 0:
-            place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(
-                self.axes.middle(rng)
-            )[0]
+            candidates = Candidates(self.axes, self.activity, cell)
+            place = candidates.in_cell(self.axes.middle(rng))[0]
         elif len(history.known) < self._n_startup_trials:
             return {}
         else:
@@ -118,35 +114,44 @@ class GpModel:
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
-        pending = [
+        running = [
             t
             for n, t in history.running.items()
             if n != history.number and self.always <= t.params.keys()
         ]
-        surrogate.imagine(self._places(pending))
+        surrogate.imagine(self._places(running))
 
-        running = {point_of(t.params, t.distributions) for t in pending}
+        running_points = {point_of(t.params, t.distributions) for t in running}
         candidates = Candidates(
-            self.axes, self.activity, cell, lambda point: point in history.tried or point in running
+            self.axes,
+            self.activity,
+            cell,
+            lambda point: point in history.tried or point in running_points,
         )
-        earlier = candidates.in_cell(
-            candidates.filled(self._places([*observed.trials, *pending]), rng)
-        )
-        means = surrogate.predict(earlier)[0]
-        feasibility = surrogate.feasibility(earlier)
+        # The places of all trials, as if they were in this cell
+        places = self._places([*observed.trials, *running])
+        places = candidates.in_cell(candidates.fill(places, rng))
+        means = surrogate.predict(places)[0]
+        feasibility = surrogate.feasibility(places)
+        # Observed trials, which come first, are certainly feasible if they ended so.
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
         region = improvement_region(means[feasibility >= 0.5])
-        centers = earlier[best_first(means, feasibility)[:BEST]]
+        centers = places[best_first(means, feasibility)[:BEST]]
         self._kernels.record(history.study, history.number)
         return candidates.best(lambda places: acquisition(surrogate, region, places), centers, rng)
 
     def _surrogate(
         self, history: History, observed: Observations, rng: np.random.RandomState
     ) -> Surrogate:
-        """Condition a process for each objective, each violated constraint, and failures."""
+        """Condition a process for each objective, each violated constraint, and failures.
+
+        If there are earlier sweeps, an objective has two processes: with and without their
+        predictions as prior mean. The one that predicts the trials better is used.
+        """
         from .acquisition import Bound, Surrogate
         from .gaussian_process import NONE, VAGUE, Process
 
+        # Kernels are fitted again when this number has grown.
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
         full = self.space.scheduler.max_t or history.last_step
         lowest = min([*observed.levels, full])
@@ -191,12 +196,13 @@ class GpModel:
         """
         rows = []
         for trial in trials:
-            if (row := self._ended.get(trial.number)) is None:
+            row = self._ended_rows.get(trial.number)
+            if row is None:
                 row = self.axes.row(trial.params)
                 if trial.state.is_finished():
-                    self._ended[trial.number] = row
+                    self._ended_rows[trial.number] = row
             rows.append(row)
-        return self.axes.places(np.array(rows).reshape(-1, len(self.names)))
+        return self.axes.places(np.array(rows).reshape(-1, len(self.axes.names)))
 
     def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:
         """Convert places and fidelities to inputs of a `Process`.

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.space import Repeats
 
-from .trial_groups import FULL, History, Level, Ranked
+from .trial_groups import FULL, History, Level, Rank
 
 # Largest number of observations in the model. This number is divided among the rungs. If a rung has
 # more trials than its share, the model uses the rung's best trials and a random sample of its other
@@ -84,25 +84,23 @@ def observations(history: History, rng: np.random.RandomState) -> Observations:
         history: History of the sweep, which has the trials so far.
         rng: Random number generator of the trial that is being sampled.
     """
-    chosen: list[tuple[Level, Ranked, float]] = []
+    # Each observation, and the number by which its values are shifted
+    chosen: list[tuple[Level, Rank, float]] = []
     levels = _levels(history)
     remaining = MOST
     shift = 0.0
     for i, level in enumerate(levels):
         if i:
             shift += _median_change(history, level, levels[i - 1])
-        ranked = _choose(_cells(history, level), remaining // (len(levels) - i), rng)
-        remaining -= len(ranked)
-        chosen += [(level, one, shift) for one in ranked]
+        share = remaining // (len(levels) - i)
+        ranks = _choose(_ranks_by_cell(history, level), share, rng)
+        remaining -= len(ranks)
+        chosen += [(level, rank, shift) for rank in ranks]
     return Observations(
         levels=np.array([level for level, _, _ in chosen]),
-        trials=[history.known[number] for _, (_, _, number), _ in chosen],
-        values=np.array(
-            [[value + shift for value in values] for _, (_, values, _), shift in chosen]
-        ),
-        feasible=np.array(
-            [level == FULL and not violation for level, (violation, _, _), _ in chosen]
-        ),
+        trials=[history.known[rank.number] for _, rank, _ in chosen],
+        values=np.array([[value + shift for value in rank.values] for _, rank, shift in chosen]),
+        feasible=np.array([level == FULL and not rank.violation for level, rank, _ in chosen]),
     )
 
 
@@ -116,45 +114,46 @@ def _levels(history: History) -> list[Level]:
     if len(history.signs) > 1:
         return [FULL]
     used: list[Level] = []
-    for level in sorted((level for level in history.levels if history.count(level)), reverse=True):
+    reached = [level for level in history.levels if history.count(level)]
+    for level in sorted(reached, reverse=True):
         if not used or used[-1] == FULL or level <= used[-1] / 2:
             used.append(level)
     return used
 
 
-def _cells(history: History, level: Level) -> list[list[Ranked]]:
-    """Return the trials that reached a level, the best trial of each cell first."""
-    return [ranked for _, ranked in sorted(history.levels[level].items())]
+def _ranks_by_cell(history: History, level: Level) -> list[list[Rank]]:
+    """Return the trials of each cell that reached a level, the best trial of the cell first."""
+    return [ranks for _, ranks in sorted(history.levels[level].items())]
 
 
-def _choose(cells: list[list[Ranked]], share: int, rng: np.random.RandomState) -> list[Ranked]:
+def _choose(cells: list[list[Rank]], share: int, rng: np.random.RandomState) -> list[Rank]:
     """Return the trials of all cells, the best trial first.
 
-    If there are more than `share`, return the best of them and a random sample.
+    If there are more than `share`, half of the share are the best trials, and the other half is a
+    random sample of the others.
     """
-    ranked = [*itertools.chain.from_iterable(cells)]
-    if len(ranked) <= share:
-        return sorted(ranked)
-    if len(ranked[0][1]) > 1:
-        order = front_first(ranked, share // 2)
-        sample = rng.choice(order[share // 2 :], share - share // 2, replace=False)
-        return [ranked[i] for i in (*order[: share // 2], *sample)]
-    best = list(itertools.islice(heapq.merge(*cells), share // 2))
-    others = [one for cell in cells for one in cell[bisect_right(cell, best[-1]) :]]
-    picked = rng.choice(len(others), share - len(best), replace=False)
-    return best + sorted(others[i] for i in picked)
+    ranks = [*itertools.chain.from_iterable(cells)]
+    if len(ranks) <= share:
+        return sorted(ranks)
+    half = share // 2
+    if len(ranks[0].values) > 1:
+        order = front_first(ranks, half)
+        sample = rng.choice(order[half:], share - half, replace=False)
+        return [ranks[i] for i in (*order[:half], *sample)]
+    best = list(itertools.islice(heapq.merge(*cells), half))
+    others = [rank for cell in cells for rank in cell[bisect_right(cell, best[-1]) :]]
+    sample = rng.choice(len(others), share - half, replace=False)
+    return best + sorted(others[i] for i in sample)
 
 
-def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
+def front_first(ranks: Sequence[Rank], count: int) -> np.ndarray:
     """Return the indices of all trials. The first `count` are the best ones, the best one first.
 
     A trial on an earlier Pareto front is better. On one front, a smaller sum of the values is
     better. A trial that violates constraints is worse than all others.
     """
-    values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(
-        len(ranked), -1
-    )
-    violations = np.fromiter((one[0] for one in ranked), float, len(ranked))
+    values = np.array([rank.values for rank in ranks], float)
+    violations = np.array([rank.violation for rank in ranks], float)
     fronts = _fast_non_domination_rank(values, penalty=violations, n_below=count)
     return np.lexsort((values.sum(axis=1), fronts))
 
@@ -165,10 +164,10 @@ def _median_change(history: History, level: Level, above: Level) -> float:
     0 if no trial reached both. At most `CHANGES` trials count, evenly spread over the ranks.
     """
     changes = []
-    ranked = [*itertools.chain.from_iterable(_cells(history, above))]
-    for _, values, number in ranked[:: math.ceil(len(ranked) / CHANGES)]:
-        value = history.known[number].intermediate_values.get(int(level), math.nan)
-        change = values[0] - history.signs[0] * value
+    ranks = [*itertools.chain.from_iterable(_ranks_by_cell(history, above))]
+    for rank in ranks[:: math.ceil(len(ranks) / CHANGES)]:
+        value = history.known[rank.number].intermediate_values.get(int(level), math.nan)
+        change = rank.values[0] - history.signs[0] * value
         if math.isfinite(change):
             changes.append(change)
     return float(np.median(changes)) if changes else 0.0
@@ -178,7 +177,9 @@ def share_of_noise(repeats: Repeats) -> float:
     """Return the variance of a repeated configuration's value, relative to that of a trial's."""
     if repeats.aggregate == "mean":
         return 1 / repeats.count
-    return min(1.0, math.pi / 2 / repeats.count) if repeats.aggregate == "median" else 1.0
+    if repeats.aggregate == "median":  # π/2 is the factor for many normally distributed values
+        return min(1.0, math.pi / 2 / repeats.count)
+    return 1.0
 
 
 def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
@@ -205,7 +206,8 @@ def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))
     deviation = max(float(unit.std()), 1e-12)
-    return (unit - unit.mean()) / deviation, float(0.5 / (high - low) / deviation)
+    factor = 0.5 / (high - low) / deviation
+    return (unit - unit.mean()) / deviation, float(factor)
 
 
 @dataclass(frozen=True)
@@ -227,10 +229,10 @@ class Limit:
     threshold: float
 
     @classmethod
-    def of(
+    def scaled(
         cls, name: str, levels: list[Level], trials: list[FrozenTrial], values: np.ndarray
     ) -> Limit:
-        """Scale values whose largest allowed value is 0."""
+        """Return the limit of values whose largest allowed value is 0. The values are scaled."""
         mean = float(values.mean())
         deviation = max(float(values.std()), 1e-12)
         return cls(name, np.array(levels), trials, (values - mean) / deviation, -mean / deviation)
@@ -253,29 +255,28 @@ def limits(
         names: Names of the dimensions that a failed trial must have.
         rng: Random number generator of the trial that is being sampled.
     """
-    ended = [
-        t
-        for t in {t.number: t for t in trials}.values()
-        if t.state in (TrialState.COMPLETE, TrialState.PRUNED)
-    ]
+    unique = {t.number: t for t in trials}.values()
+    ended = [t for t in unique if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
     failed = [t for _, t in sorted(history.failed.items()) if t.params.keys() >= set(names)]
     if failed and ended:
         if len(failed) > MOST // 2:
             failed = [failed[i] for i in sorted(rng.choice(len(failed), MOST // 2, replace=False))]
-        yield Limit.of(
+        yield Limit.scaled(
             "failure",
             [FULL] * (len(ended) + len(failed)),
             ended + failed,
             np.repeat([-1.0, 1.0], [len(ended), len(failed)]),
         )
     for name in sorted({name for t in ended for name in t.constraints}):
-        having = [t for t in ended if t.constraints.get(name, UNKNOWN) < UNKNOWN]
-        if not having:
+        measured = [t for t in ended if t.constraints.get(name, UNKNOWN) < UNKNOWN]
+        if not measured:
             continue
-        values = np.array([t.constraints[name] for t in having])
+        values = np.array([t.constraints[name] for t in measured])
         if values.max() > 0:
-            # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and
-            # logarithmic far from it.
+            # A constraint is satisfied up to 0. Violations may be huge. The inverse hyperbolic sine
+            # is linear near this threshold, and logarithmic far from it.
             unit = float(np.median(np.abs(values[values != 0])))
-            levels = [FULL if t.state is TrialState.COMPLETE else t.last_step or 1 for t in having]
-            yield Limit.of(f"constraint {name}", levels, having, np.arcsinh(values / unit))
+            levels = [
+                FULL if t.state is TrialState.COMPLETE else t.last_step or 1 for t in measured
+            ]
+            yield Limit.scaled(f"constraint {name}", levels, measured, np.arcsinh(values / unit))

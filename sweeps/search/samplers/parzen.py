@@ -14,9 +14,8 @@ from scipy.special import ndtr, ndtri
 
 from .encoding import Axes
 
-Widths = Callable[
-    [np.ndarray], np.ndarray
-]  # (n, d) places -> (n, d) widths of kernels, where 1 is the width of the whole range
+# (n, d) places -> (n, d) widths of kernels, where 1 is the width of the whole range
+Widths = Callable[[np.ndarray], np.ndarray]
 
 
 class Mixture:
@@ -44,11 +43,14 @@ class Mixture:
         n = len(values)
         d = len(axes.numbers)
         self.axes = axes
+        # The last kernel is the broad one.
         places = axes.unit(values[:, axes.numbers])
         self._mean = np.vstack([places, np.full((1, d), 0.5)])
         self._width = np.vstack([widths(places) if n else np.empty((0, d)), np.ones((1, d))])
-        self._from, self._to = ndtr(-self._mean / self._width), ndtr((1 - self._mean) / self._width)
-        self._mass = np.log(self._to - self._from)
+        # Probabilities that a normal distribution without truncation is below 0, and below 1
+        self._below_0 = ndtr(-self._mean / self._width)
+        self._below_1 = ndtr((1 - self._mean) / self._width)
+        self._log_mass = np.log(self._below_1 - self._below_0)
         weights = np.append(weights, 1.0)
         self._categories: dict[int, np.ndarray] = {}
         for i, size in axes.choices.items():
@@ -72,16 +74,15 @@ class Mixture:
         Returns:
             (size, dimensions) values in Optuna's internal representation.
         """
-        which = rng.choice(len(self._weights), p=self._weights, size=size)
+        kernels = rng.choice(len(self._weights), p=self._weights, size=size)
         drawn = np.empty((size, len(self.axes.names)))
-        below = self._from[which]
-        above = self._to[which]
-        z = ndtri(below + rng.rand(*below.shape) * (above - below))
-        drawn[:, self.axes.numbers] = self.axes.values(
-            np.clip(self._mean[which] + z * self._width[which], 0, 1)
-        )
+        low = self._below_0[kernels]
+        high = self._below_1[kernels]
+        z = ndtri(low + rng.rand(*low.shape) * (high - low))
+        places = np.clip(self._mean[kernels] + z * self._width[kernels], 0, 1)
+        drawn[:, self.axes.numbers] = self.axes.values(places)
         for i, odds in self._categories.items():
-            sums = odds[which].cumsum(axis=1)
+            sums = odds[kernels].cumsum(axis=1)
             drawn[:, i] = (sums[:, :-1] <= rng.rand(size, 1)).sum(axis=1)
         return drawn
 
@@ -96,13 +97,14 @@ class Mixture:
         """
         axes = self.axes
         numbers = values[:, axes.numbers]
-        density = np.log(self._weights) - self._mass.sum(axis=1)  # (kernels,)
+        # First (kernels,), and (n, kernels) after the first dimension
+        density = np.log(self._weights) - self._log_mass.sum(axis=1)
         smooth = axes.step == 0
         mean = self._mean[:, smooth]
         width = self._width[:, smooth]
         z = (axes.unit(numbers)[:, None, smooth] - mean) / width
         density = density - 0.5 * (z * z).sum(axis=2) - np.log(width).sum(axis=1)
-        if not smooth.all():
+        if not smooth.all():  # with a step, the probability of the interval around the value
             mean = self._mean[:, ~smooth]
             width = self._width[:, ~smooth]
             half = axes.step / 2
@@ -112,6 +114,7 @@ class Mixture:
         for i, odds in self._categories.items():
             with np.errstate(divide="ignore"):
                 density = density + np.log(odds[:, values[:, i].astype(int)]).T
+        # Without `top`, the exponential function could underflow.
         top = density.max(axis=1)
         log_density: np.ndarray = np.log(np.exp(density - top[:, None]).sum(axis=1)) + top
         return log_density

@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .sampler import (
-    Algorithm,
-    ReseededSampler,
-    SamplerContext,
-    independent_sampler,
-)
+from .sampler import Algorithm, ReseededSampler, SamplerContext, independent_sampler
 
 
 @dataclass(frozen=True)

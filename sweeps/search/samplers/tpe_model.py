@@ -26,14 +26,15 @@ from sweeps.space.model.conditions import Key
 
 from .encoding import Axes
 from .parzen import Mixture, Widths, neighbors, third_nearest
-from .trial_groups import History, Ranked, point_of
+from .trial_groups import History, Rank, point_of
 
 # Largest number of kernels in a density. The density of the other trials would often exceed this
 # number. So each suggestion uses a new random sample of the other trials.
 KERNELS = 128
 # Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up,
 # but at most MOST_GOOD.
-GOOD, MOST_GOOD = 0.8, 25
+GOOD = 0.8
+MOST_GOOD = 25
 # Smallest fraction of suggestions that are random. Without random suggestions, a model that prefers
 # the wrong option of a choice never tries another option.
 RANDOM = 0.03
@@ -67,12 +68,12 @@ class TpeModel:
         level = history.highest(self.enough)
         if level is None or rng.rand() < random_fraction(history, self.max_t):
             return {}
-        good, rest = split(history, level, history.cell(cell), rng)
+        good, others = split(history, level, history.cell(cell), rng)
         suggestion: dict[str, Key] = {}
         groups = history.spaces()
         # If all dimensions are discrete, the best candidate would soon always be the same point. So
-        # points of earlier trials are skipped.
-        pending = {
+        # points of earlier trials are skipped, unless a point is only a part of a configuration.
+        running = {
             point_of(t.params, t.distributions)
             for n, t in history.running.items()
             if n != history.number
@@ -87,11 +88,11 @@ class TpeModel:
                 continue
             axes = Axes(space)
             weights = by_rank if len(history.signs) == 1 else np.ones
-            below = _density(axes, good, cell, weights, third_nearest)
-            above = _density(axes, rest, cell, by_age, neighbors)
-            drawn = below.sample(rng, self.candidates)
-            gain = below.log_pdf(drawn) - above.log_pdf(drawn)
-            for i in np.argsort(-gain, kind="stable"):
+            good_density = _density(axes, good, cell, weights, third_nearest)
+            other_density = _density(axes, others, cell, by_age, neighbors)
+            drawn = good_density.sample(rng, self.candidates)
+            log_ratio = good_density.log_pdf(drawn) - other_density.log_pdf(drawn)
+            for i in np.argsort(-log_ratio, kind="stable"):  # the best candidate first
                 values = dict(zip(space, drawn[i].tolist(), strict=True))
                 chosen = {
                     name: space[name].to_external_repr(value)
@@ -99,7 +100,7 @@ class TpeModel:
                     if name not in cell
                 }
                 point = point_of({**cell, **chosen}, group)
-                if len(groups) > 1 or not (point in history.tried or point in pending):
+                if len(groups) > 1 or not (point in history.tried or point in running):
                     suggestion |= chosen
                     break
         return suggestion
@@ -125,33 +126,33 @@ def split(
         (good trials, other trials). Good trials are ordered by their rank in their cell. Other
         trials are ordered by number.
     """
-    good: tuple[list[int], list[int]] = ([], [])
-    rest: tuple[list[int], list[int]] = ([], [])
-    place: dict[int, int] = {}
-    for cell, ranked in sorted(history.levels[level].items()):
-        others = cell != own
-        below, above = _best(history, ranked, good_count(len(ranked)))
-        good[others].extend(below)
-        place |= {number: i for i, number in enumerate(below)}
-        rest[others].extend(above)
+    # Numbers of the trials in the cell `own` (True) and in the other cells (False)
+    good: dict[bool, list[int]] = {True: [], False: []}
+    others: dict[bool, list[int]] = {True: [], False: []}
+    rank_in_cell: dict[int, int] = {}
+    for cell, ranks in sorted(history.levels[level].items()):
+        best, remaining = _best(history, ranks, good_count(len(ranks)))
+        good[cell == own] += best
+        others[cell == own] += remaining
+        rank_in_cell |= {number: i for i, number in enumerate(best)}
     for cell, numbers in _ended_before(history, level):
-        rest[cell != own].extend(numbers)
-    pending = (
+        others[cell == own] += numbers
+    running = (
         t
         for n, t in history.running.items()
         if n != history.number and level not in t.intermediate_values
     )
-    chosen_good = [history.known[number] for number in at_most_kernels(*good, rng)]
-    chosen_rest = [history.known[number] for number in at_most_kernels(*rest, rng)]
+    good_trials = [history.known[n] for n in at_most_kernels(good[True], good[False], rng)]
+    other_trials = [history.known[n] for n in at_most_kernels(others[True], others[False], rng)]
     return (
-        sorted(chosen_good, key=lambda t: (place[t.number], t.number)),
-        sorted([*chosen_rest, *pending], key=lambda t: t.number),
+        sorted(good_trials, key=lambda t: (rank_in_cell[t.number], t.number)),
+        sorted([*other_trials, *running], key=lambda t: t.number),
     )
 
 
 def _ended_before(history: History, level: float) -> Iterator[tuple[str, list[int]]]:
     """Yield the cell and the numbers of the trials that ended before a level, in a fixed order."""
-    for lower, cells in sorted(history.ended.items(), key=lambda known: known[0]):
+    for lower, cells in sorted(history.ended.items(), key=lambda item: item[0]):
         if lower < level:
             yield from sorted(cells.items())
 
@@ -171,13 +172,9 @@ def random_fraction(history: History, max_t: int | None) -> float:
     """
     longest = max_t or history.last_step
     counts = {level: sum(map(len, cells.values())) for level, cells in history.ended.items()}
-    ended = sum(counts.values())
-    mean = (
-        sum(min(level, longest) * count for level, count in counts.items()) / (ended * longest)
-        if ended
-        else 0.0
-    )
-    return max(RANDOM, 1 - mean)
+    steps = sum(min(level, longest) * count for level, count in counts.items())
+    mean_length = steps / (max(1, sum(counts.values())) * longest)
+    return max(RANDOM, 1 - mean_length)
 
 
 def _density(
@@ -189,35 +186,36 @@ def _density(
 ) -> Mixture:
     """Estimate a density from the trials that have all dimensions of `axes`.
 
-    Condition it on the values of the cell.
+    Args:
+        axes: The dimensions.
+        trials: The trials.
+        cell: Values of grid dimensions, on which the density is conditioned.
+        weights: Function that returns the weights of n trials.
+        widths: Function that returns the widths of kernels.
     """
     rows = [axes.row(t.params) for t in trials if axes.space.keys() <= t.params.keys()]
     values = np.array(rows).reshape(-1, len(axes.names))
-    given = {
+    fixed = {
         i: int(axes.space[name].to_internal_repr(cell[name]))
         for i, name in enumerate(axes.names)
         if name in cell
     }
-    return Mixture(axes, values, weights(len(values)), widths, given)
+    return Mixture(axes, values, weights(len(values)), widths, fixed)
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Return weights for n trials, of which the first is the best.
+    """Return decreasing weights for n trials, of which the first is the best.
 
-    The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001).
-
-    The mean of the weights is 1.
+    The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001). Their mean is 1.
     """
     weights = math.log(n + 1) - np.log(np.arange(1, n + 1))
     return weights / weights.mean() if n else weights
 
 
 def by_age(n: int) -> np.ndarray:
-    """Return weights for n trials, of which the first is the oldest.
+    """Return increasing weights for n trials, of which the first is the oldest.
 
-    As in Optuna, the last 25 weights are 1.
-
-    The earlier weights increase from 1/n to 1.
+    As in Optuna, the last 25 weights are 1, and the weights before increase from 1/n to 1.
     """
     weights = np.ones(n)
     weights[:-25] = np.linspace(1 / max(1, n), 1.0, max(0, n - 25))
@@ -251,17 +249,17 @@ def _sample(numbers: list[int], most: int, rng: np.random.RandomState) -> list[i
     return [numbers[i] for i in rng.choice(len(numbers), most, replace=False)]
 
 
-def _best(history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of the n best trials in `ranked`, and those of the other trials.
+def _best(history: History, ranks: Sequence[Rank], n: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the n best trials in `ranks`, and those of the other trials.
 
     With several objectives, feasible trials are ranked by Pareto front first and by hypervolume
     second, as in Optuna.
     """
     if len(history.signs) > 1:
-        feasible = [history.known[number] for violation, _, number in ranked if not violation]
+        feasible = [history.known[rank.number] for rank in ranks if not rank.violation]
         if len(feasible) > n:
-            best = _split_complete_trials_multi_objective(feasible, history.study, n)[0]
-            below = {t.number for t in best}
-            return sorted(below), [number for _, _, number in ranked if number not in below]
-    numbers = [number for _, _, number in ranked]
+            trials, _ = _split_complete_trials_multi_objective(feasible, history.study, n)
+            best = {t.number for t in trials}
+            return sorted(best), [rank.number for rank in ranks if rank.number not in best]
+    numbers = [rank.number for rank in ranks]
     return numbers[:n], numbers[n:]

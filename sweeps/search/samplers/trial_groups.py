@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
@@ -26,11 +27,25 @@ from .configuration_view import merge_repeats
 # The level for the final values of complete trials.
 FULL = math.inf
 
+# A step at which trials were compared, or `FULL`.
 Level = float
+# A configuration; see `point_of`.
 Point = frozenset[tuple[str, float]]
-Ranked = tuple[
-    float, tuple[float, ...], int
-]  # (violation of the constraints, values where smaller is better, trial number)
+
+
+class Rank(NamedTuple):
+    """A trial at a level. Ranks are compared like tuples: the smallest rank is the best trial.
+
+    Attributes:
+        violation: Sum of the violations of constraints. Infinity for a failed trial.
+        values: One value for each objective, or only the first objective's value at a step. Smaller
+            values are better.
+        number: Number of the trial.
+    """
+
+    violation: float
+    values: tuple[float, ...]
+    number: int
 
 
 class History:
@@ -51,10 +66,9 @@ class History:
         space: The argument `space`.
         number: Number of the trial that is being sampled.
         running: Trials that have not ended and are not paused, by number.
-        levels: The trials that reached each level in each cell, the best trial first. A trial is
-            given as (sum of its violations of constraints, values, trial number). Smaller values
-            are better. With several objectives, the first objective decides the order, and the next
-            objective decides only ties.
+        levels: Ranks of the trials that reached each level, by cell, the best trial first. With
+            several objectives, the first objective decides the order, and the next objective
+            decides only ties.
         ended: Numbers of the ended and the paused trials that reached at least one level, by the
             highest level that they reached and by cell.
         known: Trials that have reached at least one level, by number.
@@ -79,23 +93,23 @@ class History:
         # Numbers of the repeats, by the number of the first trial.
         self._repeated: dict[int, list[int]] = defaultdict(list)
         self._read = 0  # number of trials read so far
-        self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
-        self._shapes: set[frozenset[str]] = set()
+        # Ranks of the running and paused trials, by number and level.
+        self._ranks: dict[int, dict[Level, Rank]] = defaultdict(dict)
+        # Groups of dimensions that occur in the same trials, and the sets of names that they cover.
         self._group = _SearchSpaceGroup()
+        self._grouped_names: set[frozenset[str]] = set()
         self.running: dict[int, FrozenTrial] = {}
-        self._paused: dict[
-            int, tuple[int | None, list[int]]
-        ] = {}  # paused trials by number: the rung, and the list in `ended`
-        self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
+        # Paused trials by number: the rung, and the list in `ended` that has the number.
+        self._paused: dict[int, tuple[int | None, list[int]]] = {}
+        self.levels: dict[Level, dict[str, list[Rank]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
         self.failed: dict[int, FrozenTrial] = {}
         self.signs: list[float] = [1.0]
-        self._deviations: dict[
-            int, tuple[int, list[float]]
-        ] = {}  # of repeated configurations: degrees of freedom and sums of squares
+        # Degrees of freedom and sums of squares of repeated configurations; see `_deviations`.
+        self._deviations: dict[int, tuple[int, list[float]]] = {}
         self.tried: set[Point] = set()
-        self._complete: list[tuple[int, Ranked]] = []  # last step and final rank of complete trials
+        self._complete: list[tuple[int, Rank]] = []  # last step and final rank of complete trials
         self.last_step = 1
 
     @property
@@ -120,7 +134,8 @@ class History:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
         maximized = [direction is StudyDirection.MAXIMIZE for direction in study.directions]
-        self.add(study.get_trials(deepcopy=False), [-1.0 if high else 1.0 for high in maximized])
+        signs = [-1.0 if is_maximized else 1.0 for is_maximized in maximized]
+        self.add(study.get_trials(deepcopy=False), signs)
 
     def add(self, trials: Sequence[FrozenTrial], signs: list[float]) -> None:
         """Read the new trials and the new values of running trials.
@@ -130,13 +145,14 @@ class History:
             signs: See the attribute `signs`.
         """
         self.signs = signs
-        fresh = []
+        new = []  # numbers of first trials
         for trial in trials[self._read :]:
-            if (first := repeat_of(trial)) is None:
-                fresh.append(trial.number)
+            first = repeat_of(trial)
+            if first is None:
+                new.append(trial.number)
             else:
                 self._repeated[first].append(trial.number)
-        # A trial may have continued, and may be paused at a later rung already.
+        # A paused trial may have continued, and may be paused at a later rung already.
         resumed = [
             n
             for n, (rung, _) in self._paused.items()
@@ -144,7 +160,7 @@ class History:
         ]
         for number in resumed:
             self._paused.pop(number)[1].remove(number)
-        for number in [*self.running, *resumed, *fresh]:
+        for number in [*self.running, *resumed, *new]:
             repeats = [trials[n] for n in (number, *self._repeated.get(number, ()))]
             trial = merge_repeats(repeats, self._repeats)
             self.running[number] = trial
@@ -153,19 +169,15 @@ class History:
                 if step not in self._ranks[number]:
                     self._add(trial, step, (_finite(signs[0] * value),), 0.0)
             if trial.state is TrialState.COMPLETE:
-                self._add(
-                    trial,
-                    FULL,
-                    tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)),
-                    0.0,
-                )
+                values = (_finite(s * v) for s, v in zip(signs, trial.values, strict=True))
+                self._add(trial, FULL, tuple(values), 0.0)
             if trial.state.is_finished():
                 self._end(trial, repeats)
             elif paused_at(trial) is not None and number in self._ranks:
                 del self.running[number]
-                ended = self.ended[max(self._ranks[number])][self.cell(trial.params)]
-                self._paused[number] = (paused_at(trial), ended)
-                insort(ended, number)
+                numbers = self.ended[max(self._ranks[number])][self.cell(trial.params)]
+                self._paused[number] = (paused_at(trial), numbers)
+                insort(numbers, number)
         self._read = len(trials)
 
     def _end(self, trial: FrozenTrial, repeats: Sequence[FrozenTrial]) -> None:
@@ -181,31 +193,31 @@ class History:
         self._repeated.pop(number, None)
         if number in self.known:
             self.known[number] = trial  # with the state and the constraints that it ended with
+        violation = sum(v for v in trial.constraints.values() if v > 0)
         if trial.state is TrialState.FAIL:
             self.failed[number] = trial
+            violation = math.inf
         if len(repeats) > 1:
             self._deviations[number] = _deviations(
                 [t.values for t in repeats if t.state is TrialState.COMPLETE]
             )
-        if (
-            violation := math.inf
-            if trial.state is TrialState.FAIL
-            else sum(v for v in trial.constraints.values() if v > 0)
-        ):
-            for level, (_, values, _) in list(self._ranks[number].items()):
+        if violation:  # only now known; the trial ranks last at the levels that it reached
+            for level, rank in list(self._ranks[number].items()):
                 self._remove(trial, level)
-                self._add(trial, level, values, violation)
+                self._add(trial, level, rank.values, violation)
         if trial.state is TrialState.COMPLETE:
             self._add_later_levels(steps_of(trial), self._ranks[number][FULL])
-        if ranks := self._ranks.pop(number, None):
+        ranks = self._ranks.pop(number, None)
+        if ranks:
             insort(self.ended[max(ranks)][self.cell(trial.params)], number)
 
     def _add(
         self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float
     ) -> None:
-        rank = (violation, values, trial.number)
+        """Add a trial at a level. The arguments are parts of a `Rank`."""
+        rank = Rank(violation, values, trial.number)
         self._ranks[trial.number][level] = rank
-        if level not in self.levels:
+        if level not in self.levels:  # `_add_later_levels` could not know it
             for steps, complete in self._complete:
                 if steps < level:
                     self._insert(level, complete)
@@ -214,11 +226,11 @@ class History:
         self.known[trial.number] = trial
         self._insert(level, rank)
         names = frozenset(trial.distributions)
-        if names not in self._shapes:
-            self._shapes.add(names)
+        if names not in self._grouped_names:
+            self._grouped_names.add(names)
             self._group.add_distributions(trial.distributions)
 
-    def _add_later_levels(self, steps: int, rank: Ranked) -> None:
+    def _add_later_levels(self, steps: int, rank: Rank) -> None:
         """Give a complete trial its final value at the levels after its last step."""
         if not steps:  # a known result, or a trial of an earlier sweep
             return
@@ -227,12 +239,12 @@ class History:
                 self._insert(level, rank)
         self._complete.append((steps, rank))
 
-    def _insert(self, level: Level, rank: Ranked) -> None:
-        insort(self.levels[level][self.cell(self.known[rank[2]].params)], rank)
+    def _insert(self, level: Level, rank: Rank) -> None:
+        insort(self.levels[level][self.cell(self.known[rank.number].params)], rank)
 
     def _remove(self, trial: FrozenTrial, level: Level) -> None:
-        ranked = self.levels[level][self.cell(trial.params)]
-        del ranked[bisect_left(ranked, self._ranks[trial.number][level])]
+        ranks = self.levels[level][self.cell(trial.params)]
+        del ranks[bisect_left(ranks, self._ranks[trial.number][level])]
 
     def cell(self, params: Mapping[str, Key]) -> str:
         """Return the cell of a trial as JSON text, given the trial's parameters.
@@ -255,7 +267,7 @@ class History:
             of freedom are the number of repeats, without the first trials. If they are 0, the
             variances are 0.
         """
-        deviations = [pair for pair in self._deviations.values() if pair[0]]
+        deviations = [(degrees, sums) for degrees, sums in self._deviations.values() if degrees]
         freedom = sum(degrees for degrees, _ in deviations)
         # `fsum` is exact, so the result does not depend on the order in which trials ended.
         return freedom, [
@@ -271,9 +283,7 @@ class History:
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return groups of dimensions that occur in the same trials.
-
-        Each group maps names to distributions.
+        """Return groups of dimensions that occur in the same trials: distributions by name.
 
         For example, all dimensions inside one option form a group, because only trials with this
         option have these dimensions.

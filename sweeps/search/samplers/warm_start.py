@@ -33,12 +33,13 @@ from .trial_groups import History
 
 # The best trial of an earlier sweep is the best one at the highest level that at least this many
 # trials reached.
-FEW = 4
+LEAST_TRIALS = 4
 # Least number of observations of an earlier sweep for a process.
-ENOUGH = 5
-# Sum of the weights of the earlier sweeps before the new sweep has values, and the number of values
-# that count as much as this assumption.
-ASSUMED, STRENGTH = 0.5, 4.0
+LEAST_OBSERVATIONS = 5
+# Sum of the weights of the earlier sweeps before the new sweep has values.
+ASSUMED_WEIGHT = 0.5
+# Number of values that count as much as this assumption.
+ASSUMED_VALUES = 4.0
 # By how much the logarithm of the density of the new values must be larger with the prior than
 # without it. From ten trials on, this difference was at most 5 with unrelated earlier sweeps, and
 # more than 5 with most related ones.
@@ -49,7 +50,10 @@ def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
     """Return the trials of an earlier sweep as the history of a sweep."""
     frozen = []
     for number, trial in enumerate(sweep.trials):
-        known = {name: d for name, d in context.distributions.items() if name in trial.keys}
+        distributions = {name: d for name, d in context.distributions.items() if name in trial.keys}
+        attributes = {}
+        if 0 < trial.violation < math.inf:
+            attributes[f"{_CONSTRAINTS_KEY}:earlier"] = trial.violation
         if math.isinf(trial.violation):
             state = TrialState.FAIL
         elif trial.values is None:
@@ -59,12 +63,10 @@ def history_of(sweep: EarlierSweep, context: SamplerContext) -> History:
         frozen_trial = create_trial(
             state=state,
             values=trial.values if state is TrialState.COMPLETE else None,
-            params={name: trial.keys[name] for name in known},
-            distributions=known,
+            params={name: trial.keys[name] for name in distributions},
+            distributions=distributions,
             intermediate_values=dict(trial.rungs),
-            system_attrs={f"{_CONSTRAINTS_KEY}:earlier": trial.violation}
-            if 0 < trial.violation < math.inf
-            else {},
+            system_attrs=attributes,
         )
         frozen_trial.number = number
         frozen.append(frozen_trial)
@@ -118,9 +120,9 @@ class EarlierProcess:
 
 
 def earlier_processes(context: SamplerContext, axes: Axes) -> list[list[EarlierProcess]]:
-    """Return the processes of earlier sweeps for each objective.
+    """Return a list for each objective: the processes of the earlier sweeps.
 
-    A sweep with too few observations has none.
+    A sweep has none if it has too few observations, or if its trials differ in no dimension.
 
     Args:
         context: The new space, and the earlier sweeps.
@@ -131,14 +133,16 @@ def earlier_processes(context: SamplerContext, axes: Axes) -> list[list[EarlierP
     for sweep in context.earlier:
         history = history_of(sweep, context)
         observed = observations(history, np.random.RandomState(0))
-        if len(observed.trials) < ENOUGH:
+        if len(observed.trials) < LEAST_OBSERVATIONS:
             continue
         places = axes.places(np.array([axes.row(trial.params) for trial in observed.trials]))
         full = float(history.last_step)
         fidelities = fidelity(observed.levels, min([*observed.levels, full]), full)
-        for i, known in enumerate(processes):
-            known.append(EarlierProcess(places, fidelities, observed.values[:, i], categorical))
-    return [[process for process in known if process.columns] for known in processes]
+        for i, of_objective in enumerate(processes):
+            process = EarlierProcess(places, fidelities, observed.values[:, i], categorical)
+            if process.columns:
+                of_objective.append(process)
+    return processes
 
 
 def prior_mean(
@@ -176,7 +180,8 @@ def predicts_better(informed: Process, process: Process, trials: Sequence[Frozen
 def log_density(process: Process, groups: np.ndarray) -> float:
     """Return how well a process predicts each trial from the other trials.
 
-    The result is the sum of the logarithms of the densities of the values.
+    The result is the sum of the logarithms of the densities of the values, up to a constant. It
+    follows from the inverse of the covariance matrix (Rasmussen and Williams, 2006, section 5.4.2).
 
     Args:
         process: The process, conditioned on all observations.
@@ -193,7 +198,9 @@ def log_density(process: Process, groups: np.ndarray) -> float:
 
 
 def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the weights of earlier sweeps: non-negative least squares, pulled towards `ASSUMED`.
+    """Return the weights of earlier sweeps, by non-negative least squares with a prior.
+
+    The prior is a sum of `ASSUMED_WEIGHT`. It counts as much as `ASSUMED_VALUES` values.
 
     Args:
         predicted: (n, sweeps) predictions of the earlier sweeps for the observations of the new
@@ -202,10 +209,9 @@ def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     count = predicted.shape[1]
     centered = predicted - predicted.mean(axis=0) if len(predicted) else predicted
-    pull = math.sqrt(STRENGTH) * np.eye(count)
-    weights: np.ndarray = nnls(
-        np.vstack([centered, pull]), np.concatenate([y, pull @ np.full(count, ASSUMED / count)])
-    )[0]
+    pull = math.sqrt(ASSUMED_VALUES) * np.eye(count)
+    target = np.concatenate([y, pull @ np.full(count, ASSUMED_WEIGHT / count)])
+    weights: np.ndarray = nnls(np.vstack([centered, pull]), target)[0]
     return weights
 
 
@@ -229,13 +235,13 @@ def _best(history: History) -> dict[str, Key] | None:
 
     Return None if no feasible trial has a value.
     """
-    level = history.highest(FEW) or history.highest(1)
+    level = history.highest(LEAST_TRIALS) or history.highest(1)
     if level is None:
         return None
     ranks = [
         rank
         for cell in history.levels[level].values()
         for rank in cell
-        if not rank[0] and math.isfinite(rank[1][0])
+        if not rank.violation and math.isfinite(rank.values[0])
     ]
-    return dict(history.known[min(ranks)[2]].params) if ranks else None
+    return dict(history.known[min(ranks).number].params) if ranks else None

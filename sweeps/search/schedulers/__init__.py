@@ -1,6 +1,6 @@
 """Schedulers, which decide what happens to a trial at a rung.
 
-`base` defines the interface of built-in and user-defined schedulers.
+`scheduler` defines the interface of built-in and user-defined schedulers.
 """
 
 from sweeps.core.trial import Action

@@ -42,17 +42,16 @@ class Asha(Scheduler):
         Resource,
         Field(
             description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
-            "`data.rows` counts parts of the train "
-            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
-            "each time on more rows"
+            "`data.rows` counts parts of the train rows, of which `max_t` is the whole. The loop "
+            "then runs at each rung and at `max_t`, each time on more rows"
         ),
     ] = field(default="step", kw_only=True)
     type: Annotated[
         Literal["stopping", "promotion"],
         Field(
             description="what happens to a trial that is not among the best at a rung: it stops "
-            "for good, or it pauses and may continue"
-            " from its checkpoint after other trials have reached the rung"
+            "for good, or it pauses and may continue from its checkpoint after other trials have "
+            "reached the rung"
         ),
     ] = field(default="stopping", kw_only=True)
 
@@ -82,10 +81,8 @@ class Asha(Scheduler):
         if not waiting:
             return None
         factor = self.reduction_factor
-        rungs = sorted(
-            ((step, b) for b in range(self.bracket_count) for step in self.rungs(b)),
-            key=lambda rung: (-rung[0], rung[1]),
-        )
+        rungs = [(step, b) for b in range(self.bracket_count) for step in self.rungs(b)]
+        rungs.sort(key=lambda rung: (-rung[0], rung[1]))  # the highest step first
         number = next_promoted(view, waiting, rungs, lambda reached: reached // factor)
         if number is None and is_closing(view, waiting):
             number = next_promoted(view, waiting, rungs, lambda reached: 1)

@@ -45,5 +45,7 @@ class Hyperband(Asha):
         """Draw the bracket of a trial."""
         n = len(super().rungs())
         factor = self.reduction_factor
+        # The numbers of trials that the brackets of synchronous Hyperband start. Bracket i has
+        # n - i rungs.
         odds = [(n + 1) / (n - i + 1) * factor ** (n - i) for i in range(self.bracket_count)]
         return random.Random(f"{seed}/{trial}/bracket").choices(range(len(odds)), odds)[0]

@@ -83,20 +83,22 @@ def explore(dimension: Dimension, key: Key, resample: float, rng: random.Random)
         resample: Probability that the new key is random although the donor has a key.
         rng: Generator that `rng_of` returned.
     """
-    anew = rng.random() < resample
-    if anew or (key is None and not any(option.key is None for option in dimension.options)):
+    options = dimension.options
+    # None is also the key of an option `null`.
+    is_inactive = key is None and not any(option.key is None for option in options)
+    if rng.random() < resample or is_inactive:
         return draw_key(dimension, rng)
-    if dimension.options:
-        at = dimension.options.index(dimension.option(key))
-        near = [i for i in (at - 1, at + 1) if 0 <= i < len(dimension.options)]
-        return dimension.options[rng.choice(near)].key if near else key
+    if options:
+        index = options.index(dimension.option(key))
+        neighbors = [i for i in (index - 1, index + 1) if 0 <= i < len(options)]
+        return options[rng.choice(neighbors)].key if neighbors else key
     value = dimension.value(key)
     factor = rng.choice(FACTORS)
     new = dimension.nearest(value * factor)
-    up = (factor > 1) == (value >= 0)
-    if new == value or (new > value) != up:
-        new = dimension.nearest(value, steps=1 if up else -1)
-    return _key(dimension, new)
+    rises = (factor > 1) == (value >= 0)
+    if new == value or (new > value) != rises:  # rounded to the same value, or past it
+        new = dimension.nearest(value, steps=1 if rises else -1)
+    return _clipped_key(dimension, new)
 
 
 def draw_key(dimension: Dimension, rng: random.Random) -> Key:
@@ -118,10 +120,10 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Key:
         value = rng.randint(int(low), int(high))
     else:
         value = rng.uniform(low, high)
-    return _key(dimension, dimension.nearest(value))
+    return _clipped_key(dimension, dimension.nearest(value))
 
 
-def _key(dimension: Dimension, value: float) -> float:
+def _clipped_key(dimension: Dimension, value: float) -> float:
     """Clip a value to the bounds of a dimension, and return the key of the clipped value."""
     if dimension.mean is not None:
         return cumulative_probability(dimension, value)

@@ -35,11 +35,8 @@ def next_promoted(
     for step, bracket in rungs:
         reached = view.at_rung(step, bracket)
         sign = 1 if view.minimize else -1
-        ranked = [
-            (sign * value, t.number)
-            for t in reached
-            if not t.failed and not math.isnan(value := t.value_at(step))
-        ]
+        values = [(sign * t.value_at(step), t.number) for t in reached if not t.failed]
+        ranked = [(value, number) for value, number in values if not math.isnan(value)]
         for _, number in heapq.nsmallest(passing(len(reached)), ranked):
             if waiting.get(number) == step:
                 return number

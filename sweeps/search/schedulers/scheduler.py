@@ -16,7 +16,8 @@ from sweeps.space.sections.key_types import ROWS
 
 from .view import StudyView
 
-Explore = Callable[["Dimension", "Key"], "Key"]
+# Function of a dimension and the donor's key; see `Scheduler.explorer`.
+Explore = Callable[[Dimension, Key], Key]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class TrialView:
     population: str = ""
     number: int = field(init=False)
     values: dict[int, float] = field(init=False)
+    # Mean of the values up to each step, and sum of the values that are in these means.
     _means: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     _sum: float = field(default=0.0, repr=False, compare=False)
 
@@ -90,9 +91,9 @@ class TrialView:
             step: A step that the trial has reached; see `has_reached`.
         """
         if step not in self._means:
-            for at, value in itertools.islice(self.values.items(), len(self._means), None):
+            for reached, value in itertools.islice(self.values.items(), len(self._means), None):
                 self._sum += value
-                self._means[at] = self._sum / (len(self._means) + 1)
+                self._means[reached] = self._sum / (len(self._means) + 1)
         return self._means[min(step, max(self._means))]
 
     def best_until(self, step: int, minimize: bool) -> float:
@@ -105,7 +106,9 @@ class TrialView:
             minimize: True if smaller values are better.
         """
         values = (
-            value for at, value in self.values.items() if at <= step and not math.isnan(value)
+            value
+            for reached, value in self.values.items()
+            if reached <= step and not math.isnan(value)
         )
         return (min if minimize else max)(values, default=math.nan)
 
@@ -136,18 +139,18 @@ class StudyView:
         # The trials that have reached a step, by (step, bracket). There is an entry for each step
         # and bracket for which a scheduler has asked.
         self._reached: dict[tuple[int, int], list[TrialView]] = {}
-        self._values: dict[tuple[int, int], list[float]] = {}
+        self._values: dict[tuple[int, int], list[float]] = {}  # of these trials; see `values_at`
 
     def add(self, state: TrialState, bracket: int = 0, population: str = "") -> None:
         """Add the first trial of a configuration. See `TrialView`."""
         trial = self.trials[state.number] = TrialView(state, bracket, population)
         self._update_paused(trial)
-        for step, group in self._reached:
-            if group == bracket and trial.has_reached(step):
+        for step, other in self._reached:
+            if other == bracket and trial.has_reached(step):
                 self._add_reached(trial, step)
 
     def follow(self, state: TrialState) -> None:
-        """Show what is known of a trial now. Trials that were not added are ignored."""
+        """Replace the state of a trial. Trials that were not added are ignored."""
         trial = self.trials.get(state.number)
         if trial is None:
             return
@@ -157,8 +160,8 @@ class StudyView:
         self._update_paused(trial)
         # A trial that has ended on its own has also reached the steps after its last one.
         last = math.inf if math.isnan(trial.final_value) else max(trial.values)
-        for step, group in self._reached:
-            if group == trial.bracket and (step in new or step > last):
+        for step, bracket in self._reached:
+            if bracket == trial.bracket and (step in new or step > last):
                 self._add_reached(trial, step)
 
     def _update_paused(self, trial: TrialView) -> None:
@@ -171,11 +174,12 @@ class StudyView:
             self.paused = dict(sorted(self.paused.items()))
 
     def _add_reached(self, trial: TrialView, step: int) -> None:
-        group = self._reached[step, trial.bracket]
-        place = bisect.bisect(group, trial.number, key=lambda other: other.number)
-        group.insert(place, trial)
-        if (values := self._values.get((step, trial.bracket))) is not None:
-            values.insert(place, trial.value_at(step))
+        """Add a trial to those that have reached a step, which are sorted by number."""
+        trials = self._reached[step, trial.bracket]
+        index = bisect.bisect(trials, trial.number, key=lambda other: other.number)
+        trials.insert(index, trial)
+        if (step, trial.bracket) in self._values:
+            self._values[step, trial.bracket].insert(index, trial.value_at(step))
 
     def values_at(self, rung: int, bracket: int = 0) -> list[float]:
         """Return the value of each trial that `at_rung` returns; see `TrialView.value_at`."""
