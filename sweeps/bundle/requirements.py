@@ -13,7 +13,7 @@ import io
 import pickle
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Requirements:
     local_modules: dict[str, Path]
     sweeps_modules: dict[str, Path]
     packages: frozenset[str]
-    files: dict[str, Path] = field(default_factory=dict)
+    files: dict[str, Path]
 
 
 def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Requirements:

@@ -64,15 +64,17 @@ TEMPLATES.filters |= {
 }
 LOG_LINES = 2000
 MAX_COMMAND_BYTES = 1 << 16
-# Seconds between two looks at the folders for changes, and seconds after which a comment is sent,
-# so that dead connections close.
-POLL_SECONDS, ALIVE_SECONDS = 1.0, 15.0
+# Seconds between two looks at the folders for changes.
+POLL_SECONDS = 1.0
+# Seconds without a change after which a stream sends a comment, so that dead connections close.
+ALIVE_SECONDS = 15.0
 # Seconds to wait for the answer to a command. Later answers are not shown, but the page shows what
 # the command has changed.
 ANSWER_SECONDS = 5.0
 # Control sequences of terminals, such as colors.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
-# Nothing comes from another server. Plotly makes functions from text and sets styles.
+# Nothing comes from another server. Plotly makes functions from text and sets styles, which needs
+# the two values `unsafe`.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -150,7 +152,7 @@ class Dashboard:
         snapshot = self.reader(sweep).snapshot()
         dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
         has_front = snapshot.data is not None and len(snapshot.data.objectives) in (2, 3)
-        titles = {k: title for k, title in TITLES.items() if k != "pareto" or has_front}
+        titles = {key: text for key, text in TITLES.items() if key != "pareto" or has_front}
         return render(
             "sweep.html",
             summary=snapshot.summary,
@@ -252,6 +254,7 @@ class Dashboard:
         )
 
     async def _changes(self, sweep: str | None) -> AsyncIterator[str]:
+        """Yield the texts of a stream; see `events`."""
         seen: dict[str, str] | None = None
         silent = 0.0
         while not self.ended:
@@ -267,6 +270,7 @@ class Dashboard:
             silent += POLL_SECONDS
 
     def _versions(self, sweep: str | None) -> dict[str, str]:
+        """Return the version of a sweep's folder, or of all sweeps' folders, by name."""
         versions = {}
         for name in self._names() if sweep is None else [sweep]:
             with contextlib.suppress(HTTPException):  # the sweep was removed
@@ -282,11 +286,11 @@ def render(template: str, **context: Any) -> HTMLResponse:
 def read_log(folder: Path, trial: str) -> tuple[str, str]:
     """Return the last lines of a trial's log, and a note about them."""
     try:
-        lines = deque(read_logs(folder, trial, None, False), maxlen=LOG_LINES)
+        lines = deque(read_logs(folder, trial, rank=None, follow=False), maxlen=LOG_LINES)
     except InputError as e:
         return "", str(e)
-    full = len(lines) == LOG_LINES
-    note = f"The last lines; `sweeps logs {folder.name} {trial}` prints all." if full else ""
+    is_cut = len(lines) == LOG_LINES
+    note = f"The last lines; `sweeps logs {folder.name} {trial}` prints all." if is_cut else ""
     return "\n".join(CONTROL.sub("", line) for line in lines), note
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from sweeps.core.errors import InputError
 from sweeps.serving.access import Access, open_to_others
-from sweeps.serving.prediction_server import listening, url_of, warn_if_open
+from sweeps.serving.prediction_server import listening, server_config, url_of, warn_if_open
 
 if TYPE_CHECKING:
     import uvicorn
@@ -73,7 +73,7 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     if root.exists() and not root.is_dir():
         raise InputError("--dir", f"{root} is not a folder")
     root = root.resolve()
-    shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
+    fragment = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
     is_open = open_to_others(options.host)
     token = options.token
     if token is None and options.needs_token and not is_open:
@@ -86,9 +86,9 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
             say("so the page takes no commands")
         server = _server(make_app(dashboard, access), dashboard, say)
         url = url_of(options.host, listener.getsockname()[1])
-        with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
+        with_token = f"{url}/?token={token}{fragment}" if token is not None else f"{url}/{fragment}"
         # A token that the user has chosen is not printed.
-        printed = with_token if options.token is None else f"{url}/{shown}"
+        printed = with_token if options.token is None else f"{url}/{fragment}"
         say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
         if not root.exists():
             say(
@@ -98,8 +98,8 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         # uvicorn raises the signal again when it ends, and then these handlers do nothing.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, server.handle_exit)
-        opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
-        with opened, contextlib.suppress(KeyboardInterrupt):
+        browser = _browser(with_token) if options.open_browser else contextlib.nullcontext()
+        with browser, contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
 
 
@@ -136,15 +136,4 @@ def _server(app: ASGIApp, dashboard: Dashboard, say: Callable[[str], None]) -> u
             dashboard.ended = True
             super().handle_exit(sig, frame)
 
-    # uvicorn's own configuration of logging would close the handlers of all other loggers, and
-    # files that they write to.
-    return Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            ws="none",
-            timeout_graceful_shutdown=END_SECONDS,
-        )
-    )
+    return Server(server_config(app, END_SECONDS))

@@ -20,7 +20,7 @@ from .sweep_reader import Snapshot
 Cell = float | str | None
 # Rows of a page of the table.
 ROWS = 25
-# States of trials that a command can still stop do not belong here.
+# The states in which no command can stop a trial any more.
 ENDED = ("COMPLETE", "PRUNED", "FAIL", "INTERRUPTED", "GIVEN")
 COMPARISON = re.compile(r"(.+?)(!=|<=|>=|=|<|>)(.+)")
 OPERATORS = {
@@ -96,13 +96,16 @@ class TrialTable:
 def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:
     """Return the page of the table that the reader has chosen."""
     columns, rows = all_rows(snapshot)
-    places = {name: at for at, c in enumerate(columns) for name in (c.label.lower(), c.key.lower())}
+    indices = {}  # index of each column, by both of its names
+    for i, column in enumerate(columns):
+        indices[column.label.lower()] = i
+        indices[column.key.lower()] = i
     words = query.filter.lower().split()
-    chosen = [row for row in rows if all(fits(row, word, places) for word in words)]
-    at = places.get(query.sort.lower(), 0)
-    present = [row for row in chosen if row[at] is not None]
-    present.sort(key=lambda row: (isinstance(row[at], str), row[at]), reverse=query.down)
-    ordered = present + [row for row in chosen if row[at] is None]
+    chosen = [row for row in rows if all(matches(row, word, indices) for word in words)]
+    index = indices.get(query.sort.lower(), 0)
+    present = [row for row in chosen if row[index] is not None]
+    present.sort(key=lambda row: (isinstance(row[index], str), row[index]), reverse=query.down)
+    ordered = present + [row for row in chosen if row[index] is None]
     page = min(max(0, query.page), max(0, len(ordered) - 1) // ROWS)
     shown = ordered[page * ROWS :][:ROWS]
     return TrialTable(columns, shown, page=page, count=len(ordered), total=len(rows))
@@ -114,30 +117,30 @@ def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Cell]]]:
     named_rows = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
     if study is None or not named_rows:
         return [Column("trial", "trial")], []
-    keys = {o.metric: f"value.{at}" for at, o in enumerate(study.objectives.objectives)}
+    keys = {o.metric: f"value.{i}" for i, o in enumerate(study.objectives.objectives)}
     rows = [[_cell(value) for value in row.values()] for row in named_rows]
     columns = []
-    for at, (name, label) in enumerate(short_names(list(named_rows[0])).items()):
-        numbers = all(row[at] is None or is_number(row[at]) for row in rows)
-        columns.append(Column(keys.get(name, name), label, numbers))
+    for i, (name, label) in enumerate(short_names(list(named_rows[0])).items()):
+        has_numbers = all(row[i] is None or is_number(row[i]) for row in rows)
+        columns.append(Column(keys.get(name, name), label, has_numbers))
     return columns, rows
 
 
-def fits(row: Sequence[Cell], word: str, places: Mapping[str, int]) -> bool:
-    """Return whether a row fits a word of the filter.
+def matches(row: Sequence[Cell], word: str, indices: Mapping[str, int]) -> bool:
+    """Return whether a row matches a word of the filter.
 
     A word such as `eta<0.1` compares a column. Any other word must be in some cell.
 
     Args:
         row: The row.
         word: The word, in lower case.
-        places: Place of each column in the row, by the column's names in lower case.
+        indices: Index of each column in the row, by the column's names in lower case.
     """
     match = COMPARISON.fullmatch(word)
-    if match is None or match[1] not in places:
+    if match is None or match[1] not in indices:
         return any(word in str(cell).lower() for cell in row if cell is not None)
     name, sign, wanted = match.groups()
-    cell = row[places[name]]
+    cell = row[indices[name]]
     compare = OPERATORS[sign]
     if cell is None:
         return sign == "!="

@@ -65,7 +65,7 @@ class SweepReader:
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
         self._version = ""
-        self._next = 0.0  # earliest time of the next reading
+        self._next_reading = 0.0  # the earliest time; 0 before the first reading
         self._figures: dict[str, Figure] = {}
 
     def snapshot(self) -> Snapshot:
@@ -101,7 +101,7 @@ class SweepReader:
 
         Until then, a snapshot may be older than the folder.
         """
-        return max(0.0, self._next - self._clock())
+        return max(0.0, self._next_reading - self._clock())
 
     def figure(self, key: str, **options: str | Sequence[str]) -> Figure:
         """Return a figure of the sweep; see `sweeps.sweep_report.plots.figure`."""
@@ -111,13 +111,13 @@ class SweepReader:
             if data is None:
                 reason = "The study cannot be read." if snapshot.problem else ""
                 return Figure(key, "", note=reason or "The sweep has no trials yet.")
-            wanted = repr((key, sorted(options.items())))
-            if wanted not in self._figures:
+            cache_key = repr((key, sorted(options.items())))
+            if cache_key not in self._figures:
                 if len(self._figures) >= KEPT_FIGURES:
                     self._figures.clear()
                 with self._resting():
-                    self._figures[wanted] = plots.figure(data, key, **options)
-            return self._figures[wanted]
+                    self._figures[cache_key] = plots.figure(data, key, **options)
+            return self._figures[cache_key]
 
     def _read(self) -> Snapshot:
         old = self._snapshot
@@ -131,15 +131,16 @@ class SweepReader:
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
-        """Let the next reading wait for the time that the `with` block takes.
+        """Let the next reading wait for `REST` times as long as the `with` block takes.
 
-        The first reading takes longer than later ones.
+        Waits of several blocks add up, to at most `MAX_REST` seconds. No reading waits after the
+        first block, because the first reading takes longer than later ones.
         """
         start = self._clock()
         yield
         end = self._clock()
-        rest = REST * (end - start) if self._next else 0.0
-        self._next = min(max(self._next, end) + rest, end + MAX_REST)
+        rest = REST * (end - start) if self._next_reading else 0.0
+        self._next_reading = min(max(self._next_reading, end) + rest, end + MAX_REST)
 
 
 def read(reader: record_reader.RecordReader, version: str) -> Snapshot:

@@ -16,6 +16,7 @@ from sweeps.core.text.durations import format_clock
 from sweeps.core.text.shell_text import printable
 
 STYLES = {"RUNNING": "cyan", "COMPLETE": "green", "FAIL": "bold red"}
+# Padding of a cell in characters: top, right, bottom, left
 GAP = (0, 2, 0, 0)
 
 
@@ -34,18 +35,19 @@ def layout(s: SweepStatus) -> Group:
 
 
 def _facts(s: SweepStatus) -> Iterator[tuple[str, RenderableType]]:
+    """Yield the facts about the whole sweep, as (label, fact)."""
     yield "trials", _trials(s)
     yield "best", _best(s)
     if s.failure is not None:
         yield "failed", Text.assemble((s.failure[0], "red"), " ", printable(s.failure[1]))
     if s.use:
         fitted = f"{s.fits} preprocessor{'s' * (s.fits != 1)} fitted" if s.fits else ""
-        uses = [
-            f"{use.name} {use.busy:g}/{use.total:g}" + f" ({use.warm:g} warm)" * bool(use.warm)
-            for use in s.use
-        ]
+        uses = []
+        for use in s.use:
+            warm = f" ({use.warm:g} warm)" if use.warm else ""
+            uses.append(f"{use.name} {use.busy:g}/{use.total:g}{warm}")
         yield "in use", Text.assemble("  ".join(uses), "  ", (fitted, "dim"))
-    yield _left(s)
+    yield _outlook(s)
 
 
 def _trials(s: SweepStatus) -> Table:
@@ -85,8 +87,8 @@ def _best(s: SweepStatus) -> Text:
     )
 
 
-def _left(s: SweepStatus) -> tuple[str, Text]:
-    """Return what the sweep does while no trials run, or how much time is left."""
+def _outlook(s: SweepStatus) -> tuple[str, Text]:
+    """Return what the sweep does while no trials run, or how much time is left: (label, fact)."""
     if s.stage is not None:
         return "now", Text(s.stage)
     if s.reason is not None:

@@ -58,7 +58,9 @@ class NotebookView:
 
     def __call__(self, status: SweepStatus) -> None:
         """Show a status, unless one of the same phase was shown less than half a second ago."""
-        messages = [*status.messages, *([STOPPING] if status.reason == "interrupted" else [])]
+        messages = list(status.messages)
+        if status.reason == "interrupted":
+            messages.append(STOPPING)
         new = [message for message in messages if message not in self._messages]
         self._messages += new
         before = self._status

@@ -29,20 +29,21 @@ def find_infeasible_shapes(
         cluster: Total resources of the cluster, by name.
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
     """
-    short = [
-        (shape, why)
-        for shape in space.shapes
-        if (why := missing_resources(shape, cluster, nodes or (cluster,)))
-    ]
+    infeasible = {}  # the resources that a shape lacks, as text
+    for shape in space.shapes:
+        missing = missing_resources(shape, cluster, nodes or (cluster,))
+        if missing:
+            infeasible[shape] = missing
     place = space.place("scaling")
-    if len(short) <= MAX_LINES:
+    if len(infeasible) <= MAX_LINES:
         return [
-            Problem(place, f"scaling: {shape} can never run, because it needs {why}")
-            for shape, why in short
+            Problem(place, f"scaling: {shape} can never run, because it needs {missing}")
+            for shape, missing in infeasible.items()
         ]
-    shape, why = min(short, key=lambda pair: sum(pair[0].total.values()))
-    all_of_them = f"{len(short)} of the {len(space.shapes)} shapes can never run"
-    return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
+    smallest = min(infeasible, key=lambda shape: sum(shape.total.values()))
+    count = f"{len(infeasible)} of the {len(space.shapes)} shapes can never run"
+    smallest_text = f"the smallest of these, {smallest}, needs {infeasible[smallest]}"
+    return [Problem(place, f"scaling: {count}; {smallest_text}")]
 
 
 def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[Problem]:
@@ -57,7 +58,6 @@ def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[P
         space: The search space.
         cpus: Number of CPUs that the sweep may use. None means all CPUs of this machine.
     """
-    others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
-    return find_infeasible_shapes(
-        space, others | {"CPU": detect()["CPU"] if cpus is None else float(cpus)}
-    )
+    resources = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
+    resources["CPU"] = detect()["CPU"] if cpus is None else float(cpus)
+    return find_infeasible_shapes(space, resources)

@@ -77,22 +77,24 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     """
     if has_conditional_grid(space.sections):
         return tuple(ShapeCount(shape, sum(counts)) for shape in space.shapes)
+    # (shape, values of the dimensions) pairs
     pairs = list(shape_assignments(space.sections, space.trainer.backend))
-    grids = [dim.name for dim in space.dimensions if dim.is_grid]
-    # the grids on which the shape depends
-    deciding = [
-        name for name in grids if len({repr(values.get(name, ABSENT)) for _, values in pairs}) > 1
-    ]
+    # The shape depends on the grids that have several values in these pairs.
+    deciding_grids = []
+    for dim in space.dimensions:
+        different = {repr(values.get(dim.name, ABSENT)) for _, values in pairs}
+        if dim.is_grid and len(different) > 1:
+            deciding_grids.append(dim.name)
 
-    def key(cell: Mapping[str, Key]) -> str:
-        return repr([cell.get(name, ABSENT) for name in deciding])
+    def grid_values(values: Mapping[str, Key]) -> str:
+        return repr([values.get(name, ABSENT) for name in deciding_grids])
 
-    shapes: dict[str, set[Shape]] = defaultdict(set)
+    possible_shapes: dict[str, set[Shape]] = defaultdict(set)
     for shape, values in pairs:
-        shapes[key(values)].add(shape)
+        possible_shapes[grid_values(values)].add(shape)
     trials = dict.fromkeys(space.shapes, 0)
     for cell, count in zip(space.cells, counts, strict=True):
-        for shape in shapes[key(cell)]:
+        for shape in possible_shapes[grid_values(cell)]:
             trials[shape] += count
     return tuple(ShapeCount(shape, number) for shape, number in trials.items())
 
@@ -132,6 +134,7 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
         for sections in listed
         if sections["preprocessor"]
     }
+    # The dimensions of a chain, and those on which it depends that one of them is active
     deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     exact = all(dim.is_grid or dim.size == 1 for dim in space.dimensions if dim.name in deciding)
     return FitCount(min(len(chains), trials), exact)

@@ -122,12 +122,12 @@ class Plan:
             "repeats": self.repeats,
             "shapes": [
                 {
-                    "workers": e.shape.scaling["num_workers"],
-                    "resources_per_worker": dict(e.shape.per_worker),
-                    "trials": e.trials,
+                    "workers": count.shape.scaling["num_workers"],
+                    "resources_per_worker": dict(count.shape.per_worker),
+                    "trials": count.trials,
                     "at_once": fitting,
                 }
-                for e, fitting in zip(self.shapes, self.fitting_by_shape, strict=True)
+                for count, fitting in zip(self.shapes, self.fitting_by_shape, strict=True)
             ],
             "max_concurrent_trials": self.concurrency,
             "variants": self.variants,
@@ -148,12 +148,12 @@ def domain(dim: Dimension) -> list[JsonValue] | dict[str, JsonValue]:
     """
     if dim.options:
         return [option.key for option in dim.options]
-    shown: dict[str, JsonValue] = {"lowest": dim.lower, "highest": dim.highest}
+    values: dict[str, JsonValue] = {"lowest": dim.lower, "highest": dim.highest}
     if dim.lower is None:
-        shown = {"mean": dim.mean, "sd": dim.sd}
+        values = {"mean": dim.mean, "sd": dim.sd}
     if dim.q not in (None, 1):
-        shown["q"] = dim.q
-    return shown
+        values["q"] = dim.q
+    return values
 
 
 def plan(
@@ -193,7 +193,9 @@ def plan(
         repeats=repeats * trials,
         counts_exact=not has_conditional_grid(space.sections),
         shapes=shapes,
-        fitting_by_shape=tuple(min(count_fitting_trials(e.shape, cluster), trials) for e in shapes),
+        fitting_by_shape=tuple(
+            min(count_fitting_trials(count.shape, cluster), trials) for count in shapes
+        ),
         concurrency=concurrency,
         fitting_trials=fitting,
         variants=count_variants(space),

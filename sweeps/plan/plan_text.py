@@ -16,7 +16,10 @@ from .steps import StepCount
 MAX_LINES = 12
 # The largest number of lines for the options of a dimension, and the smallest width of these lines
 # in columns.
-OPTION_LINES, OPTION_COLUMNS = 4, 24
+OPTION_LINES = 4
+OPTION_COLUMNS = 24
+# The smallest width of a column of a table that is made narrower.
+MIN_COLUMN = 8
 # The limits that may end a sweep before its last trial.
 EARLY_LIMITS = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
 # Width of the names on the left, in columns.
@@ -57,10 +60,14 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     for block in blocks:
         if any(block.values()):
             lines.append("")
-        for name, part in block.items():
-            for at, text in enumerate(_wrapped(part, room)):
-                lines.append(("" if at else name).ljust(LEFT) + text)
+        for name, paragraphs in block.items():
+            lines += _with_label(name, LEFT, _wrapped(paragraphs, room))
     return "\n".join(lines)
+
+
+def _with_label(label: str, width: int, lines: Sequence[str]) -> list[str]:
+    """Put a label of `width` columns before the first line, and spaces before the other lines."""
+    return [("" if i else label).ljust(width) + line for i, line in enumerate(lines)]
 
 
 def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
@@ -83,7 +90,7 @@ def _table(
         width: Largest width of a line in columns.
     """
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > 8:
+    while sum(sizes) + 2 * (len(sizes) - 1) > width and max(sizes) > MIN_COLUMN:
         sizes[sizes.index(max(sizes))] -= 1
     return aligned([list(map(shortened, row, sizes)) for row in rows], right)
 
@@ -96,11 +103,11 @@ def _dimensions(plan: Plan, width: int) -> list[str]:
     left = _table([(d.name, d.kind) for d in dims], width=width - OPTION_COLUMNS - 2)
     start = max(map(len, left)) + 2
     lines = []
-    for line, dim in zip(left, dims, strict=True):
+    for label, dim in zip(left, dims, strict=True):
         values = _wrapped([dimension_values(dim)], width - start)
         if len(values) > OPTION_LINES:
             values = [*values[: OPTION_LINES - 1], f"… {len(dim.options)} in all"]
-        lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
+        lines += _with_label(label, start, values)
     return lines
 
 
@@ -108,11 +115,10 @@ def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
         return ", ".join(value_text(option.key) for option in dim.options)
-    text = (
-        f"mean {dim.mean:g}, sd {dim.sd:g}"
-        if dim.lower is None
-        else f"{dim.lower:g} to {dim.highest:g}"
-    )
+    if dim.lower is None:
+        text = f"mean {dim.mean:g}, sd {dim.sd:g}"
+    else:
+        text = f"{dim.lower:g} to {dim.highest:g}"
     return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
 
 
@@ -146,26 +152,28 @@ def _trials(plan: Plan) -> str:
                 "that option"
             )
     if plan.configurations is not None:
-        all_run = ", and each is tried once" * (plan.trials == plan.configurations)
-        text += f"; the space has {count_noun(plan.configurations, 'configuration')}{all_run}"
+        text += f"; the space has {count_noun(plan.configurations, 'configuration')}"
+        if plan.trials == plan.configurations:
+            text += ", and each is tried once"
     limits = plan.space.limits
     repeats = plan.space.repeats.count
     if repeats > 1:
         total = plan.trials + plan.repeats
         text += f"; each complete trial is run {repeats} times, at most {total} trials in all"
-    given = plan.space.search.initial_points
-    if run := sum(point.values is None for point in given):
-        is_point = "is an initial point" if run == 1 else f"{run} are initial points"
-        text += f"; the first {is_point}"
+    initial_points = plan.space.search.initial_points
+    to_run = sum(point.values is None for point in initial_points)  # others have known results
+    if to_run:
+        are_points = "is an initial point" if to_run == 1 else f"{to_run} are initial points"
+        text += f"; the first {are_points}"
     if plan.earlier:
         text += (
-            f"; {'then ' if given else ''}one is suggested, and the best configuration of each "
-            "earlier sweep is next"
+            f"; {'then ' if initial_points else ''}one is suggested, and the best configuration of "
+            "each earlier sweep is next"
         )
     if name := plan.space.search.portfolio:
         from sweeps.search.first_points import first_points  # imports Optuna
 
-        count = len(first_points(plan.space)) - run
+        count = len(first_points(plan.space)) - to_run
         text += f"; {count} are the default of the trainer and known good ones ({name})"
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
@@ -196,16 +204,17 @@ def _shapes(plan: Plan, width: int) -> list[str]:
     same time.
     """
     digits = len(str(max(plan.fitting_by_shape)))
-    is_sampled = sum(e.trials for e in plan.shapes) > plan.trials + plan.repeats
+    # If the shape is sampled, a trial is counted for each shape that it may have.
+    is_sampled = sum(count.trials for count in plan.shapes) > plan.trials + plan.repeats
     up_to = "up to " if is_sampled else ""
     rows = []
-    for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
-        trials = up_to + count_noun(e.trials, "trial")
-        rows.append([str(e.shape), trials, f"{fitting:>{digits}} at once"])
-    hidden = len(rows) - MAX_LINES + 1
+    for count, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
+        trials = up_to + count_noun(count.trials, "trial")
+        rows.append([str(count.shape), trials, f"{fitting:>{digits}} at once"])
     if len(rows) <= MAX_LINES:
         return _table(rows, right=[1], width=width)
     table = _table([*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
+    hidden = len(rows) - len(table)
     return [*table[:-1], f"… {hidden} more", table[-1]]
 
 
@@ -216,9 +225,10 @@ def _concurrency(plan: Plan) -> str:
     if plan.concurrency == plan.trials:
         return "all trials"
     if limit is not None:
-        waits = f"; {plan.fitting_trials} fit, the others wait"
-        is_waiting = plan.concurrency > plan.fitting_trials
-        return f"{number} (limits.max_concurrent_trials){waits * is_waiting}"
+        text = f"{number} (limits.max_concurrent_trials)"
+        if plan.concurrency > plan.fitting_trials:
+            text += f"; {plan.fitting_trials} fit, the others wait"
+        return text
     if len(plan.shapes) > 1:
         return f"at most {number}, if each has the smallest shape"
     return f"{number}; more do not fit"
@@ -231,12 +241,15 @@ def _data(plan: Plan) -> list[str]:
     """
     if plan.ingest is None:
         return []
-    held = f"{'streamed' if plan.ingest.mode == 'stream' else 'in memory'}: {plan.ingest.reason}"
+    mode = "streamed" if plan.ingest.mode == "stream" else "in memory"
+    ingest = f"{mode}: {plan.ingest.reason}"
     if plan.variants is None:
-        return ["up to one variant for each trial", held]
+        return ["up to one variant for each trial", ingest]
+    if plan.variants == 1:
+        return [ingest]
     sources = len({spec.source for spec in plan.space.variants})
-    read = f" of {sources} sources" if sources > 1 else ""
-    return [held] if plan.variants == 1 else [f"{plan.variants} variants{read}", held]
+    of_sources = f" of {sources} sources" if sources > 1 else ""
+    return [f"{plan.variants} variants{of_sources}", ingest]
 
 
 def _fits(plan: Plan) -> str:
@@ -262,33 +275,21 @@ def _steps(plan: Plan) -> list[str]:
     if steps is None:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:
-        return [
-            (
-                f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of "
-                "its "
-                "loop"
-            )
-        ]
+        end = f"step {steps.max_t} or to the end of its loop"
+        return [f"at most {steps.most:,}: every trial runs to {end}"]
     if steps.counts_rows:
         return _row_steps(plan, steps)
-    compared = ", ".join(map(str, steps.rungs))
-    where = (
-        f"every step from {compared} on"
-        if steps.every
-        else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
-    )
+    rungs = ", ".join(map(str, steps.rungs))
+    where = f"step{'s' * (len(steps.rungs) > 1)} {rungs}"
+    if steps.every:
+        where = f"every step from {rungs} on"
+    decisions = f"{name} decides at {where} and ends trials at step {steps.max_t}"
     scheduler = planned_scheduler(plan.space.scheduler)
-    starting = ""
     if scheduler.bracket_count > 1:
-        starts = [str(scheduler.rungs(at)[0]) for at in range(scheduler.bracket_count)]
-        starting = f"; its brackets start at steps {', '.join(starts)}"
-    return [
-        (
-            f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random "
-            "values"
-        ),
-        f"{name} decides at {where} and ends trials at step {steps.max_t}{starting}",
-    ]
+        starts = [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)]
+        decisions += f"; its brackets start at steps {', '.join(starts)}"
+    typical = f"about {_round(steps.typical):,} in a simulation with random values"
+    return [f"at most {steps.most:,}; {typical}", decisions]
 
 
 def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
@@ -297,18 +298,15 @@ def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
     most = f"{steps.most / steps.max_t:,.1f}"
     shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
     compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
-    whole = plan.trials + plan.repeats
+    decisions = f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows"
     return [
-        (
-            f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the "
-            "trials that are left train on all rows"
-        ),
+        f"{decisions}; the trials that are left train on all rows",
         f"the runs read at most {most} times the train rows; about {typical} in a simulation with "
-        f"random values, and {whole:,} without a scheduler",
+        f"random values, and {plan.trials + plan.repeats:,} without a scheduler",
     ]
 
 
 def _round(number: int) -> int:
     """Round a number to two significant digits."""
-    tens = int(10 ** max(0, len(str(number)) - 2))
-    return round(number / tens) * tens
+    unit = int(10 ** max(0, len(str(number)) - 2))
+    return round(number / unit) * unit

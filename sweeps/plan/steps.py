@@ -15,11 +15,14 @@ from sweeps.search.schedulers.scheduler import Scheduler, all_rungs
 from sweeps.search.schedulers.simulated import SimulatedStudy
 from sweeps.space.sections.key_types import ROWS
 
-# Largest number of trials to simulate. Later trials take the average of the second half of these.
-SIMULATED = 256
-# The typical count is the median over this many simulated sweeps; over fewer if they are large.
-MAX_SWEEPS = 21
+# Largest number of trials in a simulated sweep. Later trials take the average of the second half of
+# these.
+MAX_SIMULATED = 256
+# The typical count is the median over simulated sweeps: over as many as have about `ALL_SIMULATED`
+# trials together, but within these bounds.
+ALL_SIMULATED = 600
 MIN_SWEEPS = 5
+MAX_SWEEPS = 21
 
 
 @dataclass(frozen=True)
@@ -68,22 +71,21 @@ def count_steps(
         return StepCount(most, most, (), max_t)
     counts_rows = scheduler.resource == ROWS
     if counts_rows:
-        whole = (parts_until(scheduler, number, max_t) for number in range(trials))
-        most = sum(whole) + trials * repeats * max_t
-    few = min(trials, SIMULATED)
+        parts = (parts_until(scheduler, number, max_t) for number in range(trials))
+        most = sum(parts) + trials * repeats * max_t
+    simulated = min(trials, MAX_SIMULATED)
+    sweeps = min(MAX_SWEEPS, ALL_SIMULATED // simulated) | 1  # odd, so that the median is one value
     totals = []
-    for seed in range(max(MIN_SWEEPS, min(MAX_SWEEPS, 600 // few) | 1)):
+    for seed in range(max(MIN_SWEEPS, sweeps)):
         rng = random.Random(seed)
-        quality = [rng.random() for _ in range(few)].__getitem__
-        ends = simulate(scheduler, few, concurrency, quality=quality, seed=seed)
-        steps = ends
-        if counts_rows:
-            steps = [parts_until(scheduler, number, end, seed) for number, end in enumerate(ends)]
-        spent = [
-            step + repeats * max_t * (end == max_t) for step, end in zip(steps, ends, strict=True)
-        ]
-        late = mean(spent[few // 2 :])  # the first trials are seldom stopped
-        totals.append(sum(spent) + (trials - few) * late)
+        values = [rng.random() for _ in range(simulated)]
+        ends = simulate(scheduler, simulated, concurrency, values.__getitem__, seed)
+        spent = []
+        for number, end in enumerate(ends):
+            steps = parts_until(scheduler, number, end, seed) if counts_rows else end
+            spent.append(steps + repeats * max_t if end == max_t else steps)
+        late = mean(spent[simulated // 2 :])  # the first trials are seldom stopped
+        totals.append(sum(spent) + (trials - simulated) * late)
     typical = min(round(median(totals)), most)
     every = isinstance(rungs, range) and rungs.step == 1
     return StepCount(
@@ -113,7 +115,7 @@ def simulate(
     scheduler: Scheduler,
     trials: int,
     concurrency: int,
-    quality: Callable[[int], float],
+    value_of: Callable[[int], float],
     seed: int = 0,
 ) -> list[int]:
     """Simulate a sweep in which every step takes the same time.
@@ -125,7 +127,7 @@ def simulate(
         trials: Number of trials. As soon as a running trial ends or is paused, a paused trial
             continues or the next trial starts.
         concurrency: Number of concurrent trials.
-        quality: Function that returns a trial's value, given its number. The value is the same at
+        value_of: Function that returns a trial's value, given its number. The value is the same at
             every rung; smaller is better.
         seed: Seed of the simulated sweep, for schedulers that draw numbers.
 
@@ -133,18 +135,19 @@ def simulate(
         The last step of each trial.
     """
     assert scheduler.max_t is not None
-    ends = [
+    # The rungs of each trial, and the step at which it ends
+    milestones = [
         (*scheduler.rungs(scheduler.bracket(seed, number)), scheduler.max_t)
         for number in range(trials)
     ]
-    sweep = _SimulatedSweep(scheduler, concurrency, ends, seed=seed)
+    sweep = _SimulatedSweep(scheduler, concurrency, milestones, seed=seed)
     sweep.fill(0)
     while sweep.events:
         now, number = heapq.heappop(sweep.events)
-        step = ends[number][sweep.reached[number] - 1]
+        step = milestones[number][sweep.reached[number] - 1]
         action = Action.STOP
-        if sweep.reached[number] < len(ends[number]):
-            sweep.view.report(number, {step: quality(number)})
+        if sweep.reached[number] < len(milestones[number]):
+            sweep.view.report(number, {step: value_of(number)})
             action = scheduler.decide(sweep.view, number, step).action
         if action in (Action.CONTINUE, Action.EXPLOIT):
             sweep.run(number, now)
@@ -154,7 +157,7 @@ def simulate(
         else:
             sweep.view.end(number)
         sweep.fill(now)
-    return [ends[number][count - 1] for number, count in enumerate(sweep.reached)]
+    return [milestones[number][count - 1] for number, count in enumerate(sweep.reached)]
 
 
 class _SimulatedSweep:
@@ -163,39 +166,41 @@ class _SimulatedSweep:
     Args:
         scheduler: The scheduler.
         concurrency: Number of concurrent trials.
-        ends: The rungs of each trial, and the step at which it ends.
+        milestones: The rungs of each trial, and the step at which it ends.
         seed: Seed of the sweep.
 
     Attributes:
         view: The view of the scheduler.
-        reached: Number of the steps in `ends` that each trial has reached.
-        events: (time, trial) for the next rung or the end of each running trial, a heap.
+        reached: Number of milestones that each trial has reached, or is training towards.
+        events: (time, trial) for the next milestone of each running trial, a heap.
     """
 
     def __init__(
-        self, scheduler: Scheduler, concurrency: int, ends: list[tuple[int, ...]], seed: int
+        self, scheduler: Scheduler, concurrency: int, milestones: list[tuple[int, ...]], seed: int
     ):
         self.scheduler = scheduler
         self.concurrency = concurrency
-        self.ends = ends
+        self.milestones = milestones
         self.view = SimulatedStudy(seed)
-        self.reached = [0] * len(ends)
+        self.reached = [0] * len(milestones)
         self.events: list[tuple[int, int]] = []
 
     def run(self, number: int, now: int) -> None:
-        """Let a trial train to its next rung, or to its end."""
-        ends = self.ends[number]
+        """Let a trial train to its next milestone."""
+        milestones = self.milestones[number]
         reached = self.reached[number]
-        before = ends[reached - 1] if reached and self.scheduler.resource != ROWS else 0
-        heapq.heappush(self.events, (now + ends[reached] - before, number))
+        # If the scheduler counts rows, each run starts again.
+        start = milestones[reached - 1] if reached and self.scheduler.resource != ROWS else 0
+        heapq.heappush(self.events, (now + milestones[reached] - start, number))
         self.reached[number] += 1
 
     def fill(self, now: int) -> None:
         """Continue paused trials and start trials until no more trials fit."""
         view = self.view
         while len(self.events) < self.concurrency:
-            view.all_started = len(view.trials) == len(self.ends)
-            if (paused := self.scheduler.next_paused(view)) is not None:
+            view.all_started = len(view.trials) == len(self.milestones)
+            paused = self.scheduler.next_paused(view)
+            if paused is not None:
                 view.resume(paused)
                 self.run(paused, now)
             elif not view.all_started:

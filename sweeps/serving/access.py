@@ -18,14 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sweeps.core.errors import InputError
 
-VARIABLE = "SWEEPS_SERVE_TOKEN"
+TOKEN_VARIABLE = "SWEEPS_SERVE_TOKEN"
 # A bearer token, by RFC 6750.
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# A name, a name after `*.`, an IPv4 address, or an IPv6 address in brackets.
 HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
 TOKEN_RULE = (
     "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
 )
-# A load balancer sends no token, and an address in place of a name.
+# The path that is never checked: a load balancer sends no token, and an address in place of a name.
 OPEN_PATH = "/health"
 
 
@@ -68,8 +69,8 @@ class Access:
         if self.digest is None:
             return True
         scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-        given = _digest(token.strip())
-        return scheme.lower() == "bearer" and hmac.compare_digest(given, self.digest)
+        digest = _digest(token.strip())
+        return scheme.lower() == "bearer" and hmac.compare_digest(digest, self.digest)
 
 
 def _digest(token: str) -> bytes:
@@ -97,8 +98,8 @@ def token_of(token: str | None, file: Path | None) -> str | None:
                 place, f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}"
             ) from None
     elif token is None:
-        place = VARIABLE
-        token = os.environ.get(VARIABLE)
+        place = TOKEN_VARIABLE
+        token = os.environ.get(TOKEN_VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
         raise InputError(
@@ -131,8 +132,8 @@ class AllowedHosts(TrustedHostMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application, or refuse it."""
-        checked = self.app if scope.get("path") == OPEN_PATH else super().__call__
-        await checked(scope, receive, send)
+        app = self.app if scope.get("path") == OPEN_PATH else super().__call__
+        await app(scope, receive, send)
 
 
 class TokenGuard:

@@ -42,19 +42,21 @@ class Batcher:
         """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, future))
+        # The first request that gets the lock sends all waiting requests to the model. The others
+        # find their answers when they get the lock.
         async with self._lock:
             if not future.done():
                 batch = self._waiting
                 self._waiting = []
                 predicted = Future[list[Answer]]()
-                self._batches.put((predicted, [given for given, _ in batch]))
+                self._batches.put((predicted, [batch_rows for batch_rows, _ in batch]))
                 answers = await asyncio.wrap_future(predicted)
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     waiting.set_result(answer)
-        prediction = future.result()
-        if isinstance(prediction, Exception):
-            raise prediction
-        return prediction
+        answer = future.result()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _work(self) -> None:
         """Predict one batch after the other."""
@@ -75,6 +77,10 @@ class Batcher:
 
 def predict_batch(bundle: Bundle, batch: Sequence[Rows]) -> list[bytes]:
     """Predict the rows of several requests in one call of the model.
+
+    Args:
+        bundle: The bundle.
+        batch: The rows of each request.
 
     Returns:
         The JSON body of each answer.

@@ -36,8 +36,8 @@ from .request_checks import JsonSchema, Refused
 
 JSON = "application/json"
 PATHS = ("/predict", "/health", "/schema", "/example", "/metrics")
-DEFAULT = RequestLimits()
-OPEN = Access()
+DEFAULT_LIMITS = RequestLimits()
+OPEN_ACCESS = Access()
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON, or the Host header is not allowed."},
     401: {"description": "The token is missing or wrong."},
@@ -72,7 +72,7 @@ class Metrics:
         )
 
 
-class Counted:
+class RequestCounter:
     """ASGI middleware that counts requests.
 
     It is four times as fast as Starlette's `BaseHTTPMiddleware`.
@@ -118,7 +118,10 @@ def _refusal(status: int, problems: Sequence[Mapping[str, JsonValue]]) -> Respon
 
 
 def make_app(
-    bundle: Bundle, limits: RequestLimits = DEFAULT, access: Access = OPEN, example: bool = True
+    bundle: Bundle,
+    limits: RequestLimits = DEFAULT_LIMITS,
+    access: Access = OPEN_ACCESS,
+    example: bool = True,
 ) -> FastAPI:
     """Return the ASGI application that serves a bundle.
 
@@ -151,11 +154,11 @@ def make_app(
     if access.hosts:
         app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
     app.add_middleware(TokenGuard, access=access)
-    app.add_middleware(Counted, metrics=metrics)
+    app.add_middleware(RequestCounter, metrics=metrics)
     schemas = request_checks.schemas(manifest, limits.max_rows)
-    shown_body = example_of(bundle) if example else None
-    _add_predict(app, bundle, limits, metrics=metrics, schemas=schemas, shown_body=shown_body)
-    _add_facts(app, bundle, metrics, schemas=schemas, shown_body=shown_body)
+    example_body = example_of(bundle) if example else None
+    _add_predict(app, bundle, limits, metrics=metrics, schemas=schemas, example_body=example_body)
+    _add_facts(app, bundle, metrics, schemas=schemas, example_body=example_body)
     return app
 
 
@@ -166,24 +169,28 @@ def _add_predict(
     *,
     metrics: Metrics,
     schemas: tuple[JsonSchema, JsonSchema],
-    shown_body: Records | None,
+    example_body: Records | None,
 ) -> None:
-    """Add the path `/predict`, and describe its requests and answers for OpenAPI."""
-    content: dict[str, object] = {"schema": schemas[0]}
-    if shown_body is not None and None not in shown_body["records"][0].values():
-        content["example"] = shown_body  # FastAPI leaves null out
+    """Add the path `/predict`, and describe its requests and answers for OpenAPI.
+
+    `schemas` has the schema of a request, and the schema of an answer.
+    """
+    request_schema, answer_schema = schemas
+    content: dict[str, object] = {"schema": request_schema}
+    if example_body is not None and None not in example_body["records"][0].values():
+        content["example"] = example_body  # FastAPI leaves null out
     batcher = Batcher(bundle)
 
     @app.post(
         "/predict",
         summary="Predict rows",
         openapi_extra={"requestBody": {"required": True, "content": {JSON: content}}},
-        responses={200: {"content": {JSON: {"schema": schemas[1]}}}, **ERRORS},
+        responses={200: {"content": {JSON: {"schema": answer_schema}}}, **ERRORS},
     )
     async def predict(request: Request) -> Response:
         start = time.perf_counter()
         try:
-            body = await _body(request, limits)
+            body = await _read_body(request, limits)
             rows = request_checks.read(body, bundle.manifest.columns, limits.max_rows)
             answer = await batcher.predict(rows)
             metrics.rows.inc(rows.count)
@@ -206,9 +213,9 @@ def _add_facts(
     metrics: Metrics,
     *,
     schemas: tuple[JsonSchema, JsonSchema],
-    shown_body: Records | None,
+    example_body: Records | None,
 ) -> None:
-    """Add the paths that describe the server and its model."""
+    """Add the paths that describe the server and its model; for `schemas`, see `_add_predict`."""
     manifest = bundle.manifest
     facts = {key: manifest.training.get(key) for key in ("sweep", "trial", "metric", "value")}
     facts["members"] = members_text(manifest.members) or None
@@ -237,7 +244,7 @@ def _add_facts(
         responses={404: {"description": "The server shows no example row."}},
     )
     async def example() -> Any:
-        return shown_body or _refusal(404, [{"rule": "the server shows no example row"}])
+        return example_body or _refusal(404, [{"rule": "the server shows no example row"}])
 
     @app.get("/", include_in_schema=False)
     async def root() -> Response:
@@ -251,7 +258,7 @@ def _add_facts(
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-async def _body(request: Request, limits: RequestLimits) -> bytes:
+async def _read_body(request: Request, limits: RequestLimits) -> bytes:
     """Read the body of a request.
 
     Raises:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
 
@@ -83,19 +83,33 @@ def make_server(app: ASGIApp, limits: RequestLimits) -> uvicorn.Server:
     """Return uvicorn's server of an application."""
     import uvicorn
 
+    config = server_config(
+        app, GRACE_SECONDS, lifespan="off", limit_concurrency=limits.max_connections
+    )
+    return uvicorn.Server(config)
+
+
+def server_config(app: ASGIApp, grace_seconds: int, **settings: Any) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application.
+
+    Args:
+        app: The application.
+        grace_seconds: Seconds in which open requests may end at a shutdown.
+        settings: Other settings of `uvicorn.Config`.
+    """
+    import uvicorn
+
     # uvicorn's own configuration of logging would close the handlers of all other loggers, and
     # files that they write to.
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         log_config=None,
         log_level="error",
         access_log=False,
         ws="none",
-        lifespan="off",
-        limit_concurrency=limits.max_connections,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=grace_seconds,
+        **settings,
     )
-    return uvicorn.Server(config)
 
 
 def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:

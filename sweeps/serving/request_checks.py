@@ -28,8 +28,10 @@ from .limits import MAX_ROWS
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20
 JsonSchema = dict[str, JsonValue]
-SHAPE = 'the body must be {"records": [...]} or a list of records'
-MISSING = "is missing; send null if the value is unknown"
+BODY_RULE = 'the body must be {"records": [...]} or a list of records'
+MISSING_RULE = "is missing; send null if the value is unknown"
+# The longest value in a message, in characters.
+MAX_SHORT = 60
 
 
 class Refused(Exception):
@@ -43,7 +45,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, problems: Sequence[Mapping[str, JsonValue]]):
         super().__init__(problems[0]["rule"])
-        self.status, self.problems = status, list(problems)
+        self.status = status
+        self.problems = list(problems)
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
         raise Refused(400, [{"rule": f"the body must be JSON: {e}"}]) from None
     records = parsed.get("records") if isinstance(parsed, dict) else parsed
     if not isinstance(records, list):
-        raise Refused(422, [{"rule": SHAPE}])
+        raise Refused(422, [{"rule": BODY_RULE}])
     if len(records) > max_rows:
         rule = f"a request must have at most {max_rows} rows, not {len(records)}"
         raise Refused(413, [{"rule": rule}])
@@ -164,9 +167,11 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     if not problems:
         for column in columns:
             values[column.name] = _read_column(column, records, problems)
+    if len(problems) >= MAX_PROBLEMS:
+        rule = f"only the first {MAX_PROBLEMS} problems are listed; there may be more"
+        problems = [*problems[:MAX_PROBLEMS], {"rule": rule}]
     if problems:
-        more = {"rule": f"only the first {MAX_PROBLEMS} problems are listed; there may be more"}
-        raise Refused(422, problems[:MAX_PROBLEMS] + [more] * (len(problems) >= MAX_PROBLEMS))
+        raise Refused(422, problems)
     return Rows(len(records), values)
 
 
@@ -182,7 +187,7 @@ def _read_column(
         values = [record[name] for record in records]
     except KeyError:
         row = next(i for i, record in enumerate(records) if name not in record)
-        problems.append({"field": name, "row": row, "rule": MISSING})
+        problems.append({"field": name, "row": row, "rule": MISSING_RULE})
         return []
     kind = kind_of(column)
     convert = kind.convert
@@ -200,9 +205,9 @@ def _read_column(
 
 
 def short(value: Cell) -> str:
-    """Return a value as JSON text, shortened to 60 characters for a message."""
+    """Return a value as JSON text, shortened to `MAX_SHORT` characters for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
-    return text if len(text) <= 60 else text[:59] + "…"
+    return text if len(text) <= MAX_SHORT else f"{text[: MAX_SHORT - 1]}…"
 
 
 def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[JsonSchema, JsonSchema]:
@@ -249,6 +254,6 @@ def _field(column: ColumnSchema) -> JsonSchema:
     elif column.type == "datetime":
         # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a
         # value with a time zone is refused.
-        has_zone = "," in column.dtype
+        has_zone = "," in column.dtype  # such as `datetime64[ns, UTC]`
         field |= {"format": "date-time"} if has_zone else {"examples": ["2026-01-31T12:00:00"]}
     return field

@@ -209,15 +209,12 @@ class Objectives:
             known |= {name: final[name] for name in self.reported_metrics if name in final}
             step = steps if self.metric in final else step
         numbers = {name: value for name, value in known.items() if not math.isnan(value)}
-        values = [numbers.get(o.metric) for o in self.objectives]
-        if state is not State.COMPLETE:
-            values = [
-                None if o.metric in COSTS else value
-                for o, value in zip(self.objectives, values, strict=True)
-            ]
+        # The costs of a trial count only when it is complete.
+        counted = [n for n in numbers if state is State.COMPLETE or n not in COSTS]
+        values = tuple(numbers[o.metric] if o.metric in counted else None for o in self.objectives)
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
         missing = next((name for name in self.reported_metrics if name not in numbers), None)
-        return TrialScore(step, tuple(values), known, feasible, missing)
+        return TrialScore(step, values, known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return by how much each constraint is violated, by metric.

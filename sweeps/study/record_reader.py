@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.trial import State
+from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Repeats
 
 from . import storage, transitions
@@ -51,7 +51,7 @@ class Record:
     """
 
     objectives: Objectives
-    trials: tuple[TrialState, ...] = field(default=())
+    trials: tuple[TrialState, ...] = ()
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
     stops: bool = True
@@ -111,11 +111,16 @@ class Record:
         return None if number is None else next(t for t in self.trials if t.number == number)
 
     @property
+    def best_result(self) -> Result | None:
+        """Result of the best configuration; None if there is no best trial."""
+        best = self.best
+        return None if best is None else self.configurations.results()[best.trial.first_trial]
+
+    @property
     def best_value(self) -> float | None:
         """Value of the best configuration; None if there is no best trial."""
-        if (best := self.best) is None:
-            return None
-        return self.configurations.results()[best.trial.first_trial].value
+        result = self.best_result
+        return None if result is None else result.value
 
 
 def repeat_of(t: FrozenTrial) -> int | None:

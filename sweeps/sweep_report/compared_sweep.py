@@ -16,7 +16,7 @@ from sweeps.study.record_reader import Record
 
 from .configuration import dotted_rows
 from .importance import Importance
-from .regret import Moment, best_result, pauses_of, progress_of
+from .regret import Moment, pauses_of, progress_of
 
 V = TypeVar("V")
 # A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep
@@ -83,13 +83,13 @@ class ComparedSweep:
     @functools.cached_property
     def best(self) -> Result | None:
         """The result of the best configuration; None if there is none."""
-        return None if self.record is None else best_result(self.record)
+        return None if self.record is None else self.record.best_result
 
 
 def data_differ(a: ComparedSweep, b: ComparedSweep) -> bool:
     """Return whether the values of two sweeps are measured on different rows.
 
-    The records may not show it.
+    Return False, too, if a sweep has no record yet, or if its record does not show the rows.
     """
     if a.record is None or b.record is None:
         return False
@@ -106,11 +106,11 @@ def data_differ(a: ComparedSweep, b: ComparedSweep) -> bool:
 
 def _data_keys(a: ComparedSweep, b: ComparedSweep) -> set[str]:
     """Return the settings that differ, and that decide about the rows."""
-    differing = [name for name, _ in _differences([a.settings, b.settings])[0]]
-    return {name for name in differing if name.startswith("data.") or name == "search.seed"}
+    rows, _ = differences([a.settings, b.settings])
+    return {name for name, _ in rows if name.startswith("data.") or name == "search.seed"}
 
 
-def _why_not_comparable(a: ComparedSweep, b: ComparedSweep) -> str:
+def why_not_comparable(a: ComparedSweep, b: ComparedSweep) -> str:
     """Return why the values of two sweeps cannot be compared."""
     if a.objective is None or b.objective is None:
         return "one of them has no trial yet"
@@ -122,17 +122,23 @@ def _why_not_comparable(a: ComparedSweep, b: ComparedSweep) -> str:
 
 def leader_of(sweeps: Sequence[ComparedSweep]) -> Result | None:
     """Return the best result of several comparable sweeps."""
-    results = [(at, best) for at, s in enumerate(sweeps) if (best := s.best) is not None]
+    results = {i: sweep.best for i, sweep in enumerate(sweeps) if sweep.best is not None}
     if not results or sweeps[0].record is None:
         return None
-    winner = ranking.winner(results, sweeps[0].record.goal == "minimize")
-    return None if winner is None else dict(results)[winner]
+    winner = ranking.winner(results.items(), sweeps[0].record.goal == "minimize")
+    return None if winner is None else results[winner]
 
 
 def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
     """Return the distance of a value to the best value of comparable sweeps.
 
-    None if the best trials have different ranks.
+    None if the sweep's best trial and the best trial of all sweeps have different tiers; see
+    `ranking.tier`.
+
+    Args:
+        sweep: The sweep.
+        value: A value of the sweep.
+        leader: The best result of the comparable sweeps; None if there is none.
     """
     best = sweep.best
     if value is None or best is None or leader is None or leader.value is None:
@@ -142,13 +148,13 @@ def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) 
     return distance if is_known else None
 
 
-def _rows(columns: Sequence[Mapping[str, V]]) -> Iterator[tuple[str, tuple[V | None, ...]]]:
+def rows_of(columns: Sequence[Mapping[str, V]]) -> Iterator[tuple[str, tuple[V | None, ...]]]:
     """Yield a row for each name, with the value of each column; None if a column has no value."""
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, tuple(column.get(name) for column in columns)
 
 
-def _differences(
+def differences(
     columns: Sequence[Mapping[str, JsonValue] | None],
 ) -> tuple[tuple[Row, ...], dict[str, JsonValue]]:
     """Return the rows of the values that differ, and the values that are equal.
@@ -158,7 +164,7 @@ def _differences(
     known = [column for column in columns if column is not None]
     rows = []
     equal = {}
-    for name, values in _rows([column or {} for column in columns]):
+    for name, values in rows_of([column or {} for column in columns]):
         if all(name in column and column[name] == known[0][name] for column in known):
             equal[name] = known[0][name]
         else:

@@ -20,12 +20,12 @@ from sweeps.study import ranking
 from .compared_sweep import (
     ComparedSweep,
     Row,
-    _differences,
-    _rows,
-    _why_not_comparable,
     data_differ,
+    differences,
     leader_of,
     regret_of,
+    rows_of,
+    why_not_comparable,
 )
 from .regret import (
     BUDGETS,
@@ -36,8 +36,17 @@ from .regret import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows of results that appear only if a sweep has a value.
-RARE = {"completed", "pruned", "failed", "regret", "test", "front", "CPU seconds", "GPU seconds"}
+# Rows of results that appear only if a sweep has a value other than 0.
+RARE_ROWS = {
+    "completed",
+    "pruned",
+    "failed",
+    "regret",
+    "test",
+    "front",
+    "CPU seconds",
+    "GPU seconds",
+}
 # Metric of a trial that is added up, by the name of the row.
 COSTS = {"trial seconds": "seconds", "CPU seconds": "cpu_seconds", "GPU seconds": "gpu_seconds"}
 
@@ -86,7 +95,7 @@ class Comparison:
         """
         regret = dict(self.results).get("regret", [None] * len(self.sweeps))
         return {
-            group: tuple(at for at in group if regret[at] == 0)
+            group: tuple(position for position in group if regret[position] == 0)
             for group in self.groups
             if len(group) > 1
         }
@@ -97,12 +106,12 @@ class Comparison:
         NaN and infinity become None.
         """
         labels = self.labels
-        shown = {
+        content = {
             "sweeps": [
                 {"label": label, "sweep": s.name, "dir": s.place}
                 for label, s in zip(labels, self.sweeps, strict=True)
             ],
-            "comparable": [[labels[at] for at in group] for group in self.groups],
+            "comparable": [[labels[i] for i in group] for group in self.groups],
             "notes": self.notes,
             "results": dict(self.results),
             "regret": {
@@ -113,7 +122,7 @@ class Comparison:
             "importance": dict(self.importance),
             "configuration": {"differs": dict(self.configurations), "equal": self.equal_values},
         }
-        return dict(to_json_value(shown))
+        return dict(to_json_value(content))
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return the parts of the comparison as DataFrames, with one column for each sweep.
@@ -153,28 +162,32 @@ class Comparison:
         return pd.concat({name: frame for name, frame in self.frames().items() if len(frame)})
 
 
-def labels_of(number: int) -> tuple[str, ...]:
+def labels_of(count: int) -> tuple[str, ...]:
     """Return short labels: A to Z, then A2 to Z2 and so on."""
-    return tuple(
-        chr(ord("A") + i % 26) + (str(i // 26 + 1) if i >= 26 else "") for i in range(number)
-    )
+    labels = []
+    for i in range(count):
+        rounds, letter = divmod(i, 26)
+        labels.append(chr(ord("A") + letter) + (str(rounds + 1) if rounds else ""))
+    return tuple(labels)
 
 
 def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     """Compare sweeps as far as their objectives and their data allow."""
     groups = _groups(sweeps)
-    leaders = [
-        leader_of([sweeps[i] for i in next(group for group in groups if at in group)])
-        for at in range(len(sweeps))
-    ]
-    settings, equal_settings = _differences([s.settings for s in sweeps])
-    configurations, equal_values = _differences([s.configuration for s in sweeps])
+    # The best result in the group of each sweep
+    leaders: list[Result | None] = [None] * len(sweeps)
+    for group in groups:
+        leader = leader_of([sweeps[position] for position in group])
+        for position in group:
+            leaders[position] = leader
+    settings, equal_settings = differences([s.settings for s in sweeps])
+    configurations, equal_values = differences([s.configuration for s in sweeps])
     regret = {budget: _regret_rows(budget, sweeps, leaders) for budget in BUDGETS}
     return Comparison(
         sweeps=tuple(sweeps),
         groups=groups,
         notes=tuple(_notes(sweeps, groups, leaders)),
-        results=_results(sweeps, leaders, shared=any(len(group) > 1 for group in groups)),
+        results=_results(sweeps, leaders, comparable=any(len(group) > 1 for group in groups)),
         regret={budget: rows for budget, rows in regret.items() if rows},
         settings=settings,
         equal_settings=len(equal_settings),
@@ -190,14 +203,14 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
 def _groups(sweeps: Sequence[ComparedSweep]) -> tuple[tuple[int, ...], ...]:
     """Group the positions of sweeps with equal objectives and equal valid rows."""
     groups: list[list[int]] = []
-    for at, sweep in enumerate(sweeps):
+    for position, sweep in enumerate(sweeps):
         for group in groups:
             first = sweeps[group[0]]
             if first.objective == sweep.objective and not data_differ(first, sweep):
-                group.append(at)
+                group.append(position)
                 break
         else:
-            groups.append([at])
+            groups.append([position])
     return tuple(map(tuple, groups))
 
 
@@ -206,6 +219,13 @@ def _notes(
     groups: Sequence[Sequence[int]],
     leaders: Sequence[Result | None],
 ) -> Iterator[str]:
+    """Yield the notes of a comparison; see `Comparison.notes`.
+
+    Args:
+        sweeps: The sweeps.
+        groups: See `Comparison.groups`.
+        leaders: The best result in the group of each sweep.
+    """
     labels = labels_of(len(sweeps))
     for label, sweep in zip(labels, sweeps, strict=True):
         yield from (f"{label}: {problem}" for problem in sweep.problems)
@@ -213,9 +233,10 @@ def _notes(
             yield f"{label} is still running, so its values can change"
         if sweep.importance.unknown and sweep.record is not None:
             yield f"{label}: {sweep.importance.unknown}"
-    for group in groups[1:]:
-        names = f"{labels[groups[0][0]]} and {labels[group[0]]}"
-        why = _why_not_comparable(sweeps[groups[0][0]], sweeps[group[0]])
+    first = groups[0][0]
+    for other, *_ in groups[1:]:
+        names = f"{labels[first]} and {labels[other]}"
+        why = why_not_comparable(sweeps[first], sweeps[other])
         yield f"the values of {names} are not comparable, because {why}"
     if len(groups) > 1:
         yield (
@@ -248,6 +269,7 @@ def _notes(
 def _regret_rows(
     budget: str, sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None]
 ) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
+    """Return (amount, regret of each sweep) for some amounts of a budget; see `steps_of`."""
     spent = [getattr(s.progress[-1], budget) for s in sweeps if s.progress]
     rows = []
     for amount in steps_of(max(spent, default=0.0)):
@@ -261,18 +283,21 @@ def _regret_rows(
 
 
 def _results(
-    sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None], shared: bool
+    sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None], comparable: bool
 ) -> tuple[Row, ...]:
-    """Return the rows of results.
+    """Return the rows of results. Rows of `RARE_ROWS` without any value but 0 are left out.
 
-    If no two sweeps share a best value (`shared`), there is no row for the regret, which would be
-    0. A rare row, such as `failed`, is left out if no sweep has a value.
+    Args:
+        sweeps: The sweeps.
+        leaders: The best result in the group of each sweep.
+        comparable: True if some sweeps can be compared. The row of the regret then stays, also if
+            all values are 0.
     """
     results = [_result(sweep, leader) for sweep, leader in zip(sweeps, leaders, strict=True)]
     return tuple(
         (name, values)
-        for name, values in _rows(results)
-        if name not in RARE or any(values) or (name == "regret" and shared)
+        for name, values in rows_of(results)
+        if name not in RARE_ROWS or any(values) or (name == "regret" and comparable)
     )
 
 
@@ -305,5 +330,5 @@ def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, JsonValue]
 
 
 def _importance_rows(sweeps: Sequence[ComparedSweep]) -> tuple[Row, ...]:
-    rows = _rows([dict(s.importance.shares) for s in sweeps])
+    rows = rows_of([dict(s.importance.shares) for s in sweeps])
     return tuple(sorted(rows, key=lambda row: -max(share or 0.0 for share in row[1])))

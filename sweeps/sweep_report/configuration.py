@@ -48,7 +48,7 @@ def _without_lists(value: JsonValue) -> JsonValue:
     if isinstance(value, (list, tuple)) and any(
         isinstance(inner, (Mapping, list, tuple)) for inner in value
     ):
-        value = {str(at): inner for at, inner in enumerate(value)}
+        value = {str(position): inner for position, inner in enumerate(value)}
     if isinstance(value, Mapping):
         return {name: _without_lists(inner) for name, inner in value.items()}
     return value
@@ -56,5 +56,6 @@ def _without_lists(value: JsonValue) -> JsonValue:
 
 def scaling_text(scaling: Mapping[str, Any]) -> str:
     """Return the text of a scaling, such as `2 workers × 1 CPU, 0.5 GPU`."""
-    each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
-    return f"{workers_text(scaling['num_workers'])} × {each}"
+    amounts = scaling["resources_per_worker"].items()
+    per_worker = ", ".join(f"{amount:g} {name}" for name, amount in amounts)
+    return f"{workers_text(scaling['num_workers'])} × {per_worker}"

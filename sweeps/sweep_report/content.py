@@ -75,9 +75,8 @@ def report(
 def write(folder: Path, space: Space, result: SweepResult) -> SweepReport | None:
     """Write `report.md` and `report.html` into a sweep's folder.
 
-    If this fails, the error is logged, and the sweep continues.
-
-    A full disk is not such an error, because nothing else could be written to it either.
+    An error is logged, and the sweep continues. Only an error of the disk is raised, because
+    nothing else could be written to this disk either.
 
     Args:
         folder: The sweep's folder.
@@ -108,9 +107,7 @@ def write(folder: Path, space: Space, result: SweepResult) -> SweepReport | None
 
 
 def refresh(folder: Path, space: Space) -> list[Path]:
-    """Write the report of a sweep that has ended again, so that it mentions new exports.
-
-    See `write`.
+    """Write the report of an ended sweep once more, so that it mentions new exports; see `write`.
 
     Returns:
         The files of the report. Empty if the sweep has no result yet, or if the report could not be

@@ -21,9 +21,12 @@ PlotlyObject = dict[str, Any]
 
 # Longest line of a caption in a notebook.
 CAPTION_WIDTH = 90
-# Height of a figure in a notebook without its title and its caption, unless the figure has a height
-# of its own.
+# Height of a figure in a notebook in pixels, without its title and its caption. Some figures have a
+# height of their own.
 HEIGHT = 400
+# Heights of the title and of a line of the caption, in pixels.
+TITLE_HEIGHT = 60
+LINE_HEIGHT = 18
 # Longest text in a figure.
 MOST_CHARACTERS = 90
 # Longest text of an option, which labels a tick of an axis.
@@ -48,7 +51,9 @@ def literal(value: Any) -> Any:
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: literal(inner) for key, inner in value.items()}
-    return [literal(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [literal(inner) for inner in value]
+    return value
 
 
 def short_texts(texts: Sequence[str], most: int) -> list[str]:
@@ -106,7 +111,7 @@ class Figure:
             "pad": {"t": 12},
         }
         layout = self.plot.get("layout", {"height": 0})
-        room = 60 + 18 * len(lines)  # for the title and the caption
+        room = TITLE_HEIGHT + LINE_HEIGHT * len(lines)
         margin = layout.get("margin", {}).get("t", 0) + room
         figure.update_layout(
             title=title, margin={"t": margin, "b": 60}, height=layout.get("height", HEIGHT) + room

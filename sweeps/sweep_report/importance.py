@@ -121,15 +121,18 @@ def study_of(
     study = optuna.create_study(direction="minimize" if minimize else "maximize")
     distributions = {}
     for d in dimensions:
-        if seen := [t.labels[d.name] for t in trials if d.name in t.labels]:
+        seen = [t.labels[d.name] for t in trials if d.name in t.labels]
+        if seen:
             distributions[d.name] = distribution_of(d, seen)
     for t in trials:
         if t.number in values:
-            own = {name: d for name, d in distributions.items() if name in t.labels}
-            params = {name: t.labels[name] for name in own}
-            study.add_trial(
-                optuna.trial.create_trial(params=params, distributions=own, value=values[t.number])
+            active = {name: d for name, d in distributions.items() if name in t.labels}
+            frozen = optuna.trial.create_trial(
+                params={name: t.labels[name] for name in active},
+                distributions=active,
+                value=values[t.number],
             )
+            study.add_trial(frozen)
     return study
 
 

@@ -10,7 +10,7 @@ from sweeps.space import Dimension
 
 from .figures import Figure, PlotlyObject, Raw, option_texts
 from .plot_data import PlotData
-from .traces import EVERY, NO_VALUES, NOTHING_VARIES, drawn, empty, sample
+from .traces import EVERY_TRIAL, NO_VALUES, NOTHING_VARIES, empty_figure, make_figure, sample
 
 if TYPE_CHECKING:
     from sweeps.study.states import TrialState
@@ -22,15 +22,19 @@ COLORS = [(0, "#a678de"), (0.25, "#6f94e0"), (0.5, "#2fa8a0"), (0.75, "#5dc963")
 MAX_AXES = 10
 # Share of the trials at each end of the values that have the color of the end.
 OUTLIERS = 0.1
+# Distance between `not set` and the lowest number of an axis, as a share of the axis.
+UNSET_GAP = 0.15
+# The smallest distance of a tick to the ends of a log axis, as a share of the axis.
+TICK_GAP = 0.08
 
 
 def parallel(data: PlotData) -> Figure:
     """Return parallel coordinates: one axis for each dimension, one line for each trial."""
     dimensions = data.sampled[:MAX_AXES]
     if not data.ranked or not dimensions:
-        return empty("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
+        return empty_figure("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
     chosen, remark = sample(data.ranked)
-    shown = chosen[::-1]  # the best lines are drawn last
+    shown = chosen[::-1]  # the best lines are make_figure last
     values = [float(t.result.value or 0.0) for t in shown]
     ordered = sorted(values)
     lines = {
@@ -52,10 +56,11 @@ def parallel(data: PlotData) -> Figure:
         "labelangle": -15,
         "labelside": "top",
     }
-    most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    note = f"{EVERY}{most} Drag along an axis to select trials.{remark}"
+    is_cut = len(data.sampled) > MAX_AXES
+    cut_note = f" The {MAX_AXES} most important dimensions." if is_cut else ""
+    note = f"{EVERY_TRIAL}{cut_note} Drag along an axis to select trials.{remark}"
     layout = {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}
-    return drawn("parallel", [lines], layout, note)
+    return make_figure("parallel", [lines], layout, note)
 
 
 def parallel_axis(
@@ -65,38 +70,37 @@ def parallel_axis(
 
     Trials in which the dimension was not active are at the lowest position, `not set`.
     """
-    had = [t.labels.get(dimension.name) for t in trials]
-    unset = any(dimension.name not in t.labels for t in trials)
     axis: PlotlyObject = {"label": data.names[dimension.name]}
+    has_unset = any(dimension.name not in t.labels for t in trials)
     if dimension.options:
         texts = option_texts(dimension)
-        places = {key: place for place, key in enumerate(texts, unset)}
-        # Plotly does not read these texts as HTML
-        names = [Raw(text) for text in [*["not set"] * unset, *texts.values()]]
+        names = ["not set", *texts.values()] if has_unset else list(texts.values())
+        positions = {key: i for i, key in enumerate(texts, start=len(names) - len(texts))}
         return axis | {
             "values": [
-                places[t.labels[dimension.name]] if dimension.name in t.labels else 0
+                positions[t.labels[dimension.name]] if dimension.name in t.labels else 0
                 for t in trials
             ],
             "tickvals": list(range(len(names))),
-            "ticktext": names,
+            "ticktext": [Raw(name) for name in names],  # which Plotly does not read as HTML
         }
+    labels = [t.labels.get(dimension.name) for t in trials]
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
-    numbers = [scale(v) for v in had if v is not None]
+    numbers = [scale(label) for label in labels if label is not None]
     low = min(numbers)
     high = max(numbers)
-    bottom = low - 0.15 * ((high - low) or 1.0)
+    bottom = low - UNSET_GAP * ((high - low) or 1.0)
     ticks = scale_ticks(low, high, dimension.is_log)
     if dimension.is_integer and not dimension.is_log:
-        ticks = list(dict.fromkeys(float(round(at)) for at in ticks))
-    ticktext = [f"{10**at:.3g}" if dimension.is_log else f"{at:.4g}" for at in ticks]
-    if unset:
+        ticks = list(dict.fromkeys(float(round(tick)) for tick in ticks))
+    ticktext = [f"{10**tick:.3g}" if dimension.is_log else f"{tick:.4g}" for tick in ticks]
+    if has_unset:
         ticks = [bottom, *ticks]
         ticktext = ["not set", *ticktext]
-    if high > low or unset:
-        axis["range"] = [bottom if unset else low, high]
+    if high > low or has_unset:
+        axis["range"] = [bottom if has_unset else low, high]
     return axis | {
-        "values": [bottom if v is None else scale(v) for v in had],
+        "values": [bottom if label is None else scale(label) for label in labels],
         "tickvals": ticks,
         "ticktext": ticktext,
     }
@@ -110,7 +114,7 @@ def scale_ticks(low: float, high: float, is_log: bool) -> list[float]:
     if high <= low:
         return [low]
     if is_log:
-        between = [float(at) for at in range(math.ceil(low), math.floor(high) + 1)]
-        margin = 0.08 * (high - low)
-        return [low, *(at for at in between if low + margin < at < high - margin), high]
-    return [low + (high - low) * at / 4 for at in range(5)]
+        powers = [float(power) for power in range(math.ceil(low), math.floor(high) + 1)]
+        gap = TICK_GAP * (high - low)
+        return [low, *(power for power in powers if low + gap < power < high - gap), high]
+    return [low + (high - low) * i / 4 for i in range(5)]

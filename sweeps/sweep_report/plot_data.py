@@ -81,13 +81,13 @@ class PlotData:
         The most important come first, if importances are known. Dimensions with a single value come
         last.
         """
-        seen: dict[str, set[Key]] = {}
+        seen: dict[str, set[Key]] = {}  # the values of each dimension
         for t in self.ranked:
             for name, value in t.labels.items():
                 seen.setdefault(name, set()).add(value)
-        order = {name: at for at, (name, _) in enumerate(self.importance.shares)}
-        varied = [d for d in self.dimensions if d.name in seen]
-        return sorted(varied, key=lambda d: (order.get(d.name, len(order)), len(seen[d.name]) < 2))
+        ranks = {name: rank for rank, (name, _) in enumerate(self.importance.shares)}
+        sampled = [d for d in self.dimensions if d.name in seen]
+        return sorted(sampled, key=lambda d: (ranks.get(d.name, len(ranks)), len(seen[d.name]) < 2))
 
     @cached_property
     def importance(self) -> Importance:
@@ -125,7 +125,7 @@ def thin(items: Sequence[T], most: int) -> list[T]:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+def finite_points(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """Return the points of a curve whose value is finite."""
     return [(step, value) for step, value in curve if math.isfinite(value)]
 

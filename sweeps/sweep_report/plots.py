@@ -24,17 +24,17 @@ from .figures import (
     short_texts,
 )
 from .parallel_plot import parallel
-from .plot_data import PlotData, best_so_far, finite, thin
+from .plot_data import PlotData, best_so_far, finite_points, thin
 from .traces import (
-    EVERY,
+    EVERY_TRIAL,
     MAX_POINTS,
     NO_VALUES,
     NOTHING_VARIES,
     STATES,
     axes,
-    by_state,
-    drawn,
-    empty,
+    empty_figure,
+    group_by_state,
+    make_figure,
     points,
     points_by_state,
     sample,
@@ -47,16 +47,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The largest numbers of curves, points of a curve, and bars of the timeline.
+# The largest number of curves, and of the points of a curve. The points have markers if a curve has
+# at most `MAX_MARKERS`.
 MAX_CURVES = 30
 MAX_CURVE_POINTS = 200
+MAX_MARKERS = 30
+# The largest number of dimensions in the figure of importances, and of bars of the timeline.
+MAX_IMPORTANCES = 20
 MAX_BARS = 1000
 
 
 def history(data: PlotData) -> Figure:
     """Return the value of each trial in the order of the trials, and the best value so far."""
     if not data.ranked:
-        return empty("history", NO_VALUES)
+        return empty_figure("history", NO_VALUES)
     chosen, remark = sample(data.ranked)
     shown = sorted(chosen, key=lambda t: t.number)
     traces = points_by_state(data, shown, lambda t: t.number)
@@ -78,7 +82,7 @@ def history(data: PlotData) -> Figure:
     )
     layout = axes("trial", data.metric)
     layout["xaxis"] |= whole_axis(t.number for t in shown)
-    return drawn("history", traces, layout, note + remark)
+    return make_figure("history", traces, layout, note + remark)
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -88,14 +92,16 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
         data: The sweep.
         chosen: Ids of the trials to show. By default, the running trials and the best trials.
     """
-    having = [t for t in data.trials if finite(t.curve)]
+    having = [t for t in data.trials if finite_points(t.curve)]
     if not having:
-        return empty("curves", "There are no curves, because no trial has reported the objective.")
+        return empty_figure(
+            "curves", "There are no curves, because no trial has reported the objective."
+        )
     if chosen:
         shown = [t for t in having if t.id in chosen]
     else:
         running = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven]
-        ranked = [t for t in data.ranked if finite(t.curve)]
+        ranked = [t for t in data.ranked if finite_points(t.curve)]
         shown = list({t.number: t for t in [*running, *ranked, *having]}.values())[:MAX_CURVES]
     traces = [curve_of(data, t) for t in shown]
     note = (
@@ -110,24 +116,24 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     layout = axes("% of the train rows" if data.parts else "step", data.metric)
     layout["showlegend"] = len(traces) > 1 or not chosen
     layout["xaxis"] |= whole_axis(x for trace in traces for x in trace["x"])
-    return drawn("curves", traces, layout, note)
+    return make_figure("curves", traces, layout, note)
 
 
 def curve_of(data: PlotData, t: TrialState) -> PlotlyObject:
     """Return the curve of a trial."""
-    curve = thin(finite(t.curve), MAX_CURVE_POINTS)
+    curve = thin(finite_points(t.curve), MAX_CURVE_POINTS)
     steps = [step for step, _ in curve]
-    at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
+    place = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
     return {
         "type": "scatter",
-        "mode": "lines" if len(curve) > 30 else "lines+markers",
+        "mode": "lines" if len(curve) > MAX_MARKERS else "lines+markers",
         "name": t.id,
         "marker": {"size": 4},
         "line": {"width": 1.5},
         "x": [100 * step / data.parts for step in steps] if data.parts else steps,
         "y": [value for _, value in curve],
         "customdata": [t.id] * len(curve),
-        "hovertemplate": Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>"),
+        "hovertemplate": Raw(f"trial %{{customdata}}, {place}: %{{y}}<extra></extra>"),
     }
 
 
@@ -135,8 +141,8 @@ def importances(data: PlotData) -> Figure:
     """Return the importance of each dimension."""
     importance = data.importance
     if importance.unknown:
-        return empty("importance", f"There is nothing to draw: {importance.unknown}.")
-    shown = importance.shares[:20][::-1]
+        return empty_figure("importance", f"There is nothing to draw: {importance.unknown}.")
+    shown = importance.shares[:MAX_IMPORTANCES][::-1]  # bars start at the bottom
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -148,7 +154,9 @@ def importances(data: PlotData) -> Figure:
         "hovertemplate": Raw("%{y}: %{x}<extra></extra>"),
     }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
-    return drawn("importance", [bars], layout, f"By Optuna's PED-ANOVA on {importance.basis}.")
+    return make_figure(
+        "importance", [bars], layout, f"By Optuna's PED-ANOVA on {importance.basis}."
+    )
 
 
 def slice_of(data: PlotData, name: str | None = None) -> Figure:
@@ -158,11 +166,10 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         data: The sweep.
         name: Name of the dimension. By default, the most important one.
     """
-    dimension = next(
-        (d for d in data.sampled if d.name == name), data.sampled[0] if data.sampled else None
-    )
+    named = [d for d in data.sampled if d.name == name]
+    dimension = next(iter(named or data.sampled), None)
     if dimension is None or not data.ranked:
-        return empty("slice", NO_VALUES if data.sampled else NOTHING_VARIES)
+        return empty_figure("slice", NO_VALUES if data.sampled else NOTHING_VARIES)
     shown, remark = sample([t for t in data.ranked if dimension.name in t.labels])
     texts = option_texts(dimension)
 
@@ -180,16 +187,16 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     else:
         layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
     title = f"Slice: {data.names[dimension.name]}"
-    return Figure("slice", title, {"data": traces, "layout": layout}, EVERY + remark)
+    return Figure("slice", title, {"data": traces, "layout": layout}, EVERY_TRIAL + remark)
 
 
 def timeline(data: PlotData) -> Figure:
     """Return when each trial ran."""
     if not data.trials:
-        return empty("timeline", "There is no timeline, because no trial has started.")
+        return empty_figure("timeline", "There is no timeline, because no trial has started.")
     shown = data.trials[-MAX_BARS:]
     traces = []
-    for state, chosen in by_state(data, shown).items():
+    for state, chosen in group_by_state(data, shown).items():
         spans = [span(data, t) for t in chosen]
         seconds = [end - start for start, end in spans]
         bar = {
@@ -215,7 +222,7 @@ def timeline(data: PlotData) -> Figure:
         "Each bar goes from the start of a trial to its end; a paused trial holds no workers "
         "during part of its bar."
     )
-    return drawn("timeline", traces, layout, note + latest)
+    return make_figure("timeline", traces, layout, note + latest)
 
 
 def cost(data: PlotData) -> Figure:
@@ -223,7 +230,7 @@ def cost(data: PlotData) -> Figure:
     names = ("gpu_seconds", "cpu_seconds", "seconds")
     costs = [n for n in names if any(t.result.metrics.get(n) for t in data.ranked)]
     if not costs:
-        return empty("cost", NO_VALUES)
+        return empty_figure("cost", NO_VALUES)
     name = costs[0]
     shown, remark = sample([t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0])
     traces = []
@@ -236,26 +243,28 @@ def cost(data: PlotData) -> Figure:
         f"{name} of each trial and its value at its best step, with a color for each number of "
         "workers."
     )
-    return drawn("cost", traces, layout, note + remark)
+    return make_figure("cost", traces, layout, note + remark)
 
 
 def pareto(data: PlotData) -> Figure:
     """Return the values of two or three objectives, with the Pareto front."""
     count = len(data.objectives)
     if count not in (2, 3):
-        return empty("pareto", "A Pareto front is drawn for two or three objectives.")
-    having = [
+        return empty_figure("pareto", "A Pareto front is make_figure for two or three objectives.")
+    valued = [
         t
         for t in data.trials
         if len(t.result.values) == count
         and all(v is not None and math.isfinite(v) for v in t.result.values)
     ]
-    if not having:
-        return empty("pareto", NO_VALUES)
-    front = [t for t in having if t.number in data.front]
-    others = thin([t for t in having if t.number not in data.front], MAX_POINTS)
+    if not valued:
+        return empty_figure("pareto", NO_VALUES)
+    front = [t for t in valued if t.number in data.front]
+    others = thin([t for t in valued if t.number not in data.front], MAX_POINTS)
     names = [o.metric for o in data.objectives]
-    shown = ", ".join(f"%{{meta[{at}]}} %{{{axis}}}" for at, axis in enumerate("xyz"[:count]))
+    axis_names = "xyz"[:count]
+    # In Plotly's template of a point, `%{meta[0]} %{x}` is the first objective's name and value.
+    hover = ", ".join(f"%{{meta[{i}]}} %{{{axis}}}" for i, axis in enumerate(axis_names))
     parts = (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c"))
     traces = []
     for label, chosen, color in parts:
@@ -266,22 +275,25 @@ def pareto(data: PlotData) -> Figure:
             "customdata": [t.id for t in chosen],
             "marker": {"color": color},
             "meta": names,
-            "hovertemplate": Raw(f"trial %{{customdata}}: {shown}<extra></extra>"),
+            "hovertemplate": Raw(f"trial %{{customdata}}: {hover}<extra></extra>"),
         }
-        for at, axis in enumerate("xyz"[:count]):
-            trace[axis] = [t.result.values[at] for t in chosen]
+        for i, axis in enumerate(axis_names):
+            trace[axis] = [t.result.values[i] for t in chosen]
         traces.append(trace)
     layout = axes(names[0], names[1])
     if count == 3:
         # Plotly reads tags in these titles, but no entities. A space of no width breaks the tags.
         titles = [Raw(shortened(name, MOST_CHARACTERS).replace("<", "<\u200b")) for name in names]
-        scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
+        scene = {
+            f"{axis}axis": {"title": {"text": title}}
+            for axis, title in zip(axis_names, titles, strict=True)
+        }
         layout = {"scene": scene, "height": 520}
     note = (
         "For each trial on the front, no other trial is better in one objective and at least as "
         "good in the others."
     )
-    return drawn("pareto", traces, layout, note)
+    return make_figure("pareto", traces, layout, note)
 
 
 FIGURES: dict[str, Callable[..., Figure]] = {
@@ -310,7 +322,7 @@ def figure(data: PlotData, key: str, **options: str | Sequence[str]) -> Figure:
         return FIGURES[key](data, **options)
     except Exception as e:
         log.warning("the figure `%s` could not be made", key, exc_info=True)
-        return empty(key, f"This figure could not be made: {type(e).__name__}: {e}")
+        return empty_figure(key, f"This figure could not be made: {type(e).__name__}: {e}")
 
 
 def all_figures(data: PlotData, slices: int) -> list[Figure]:
@@ -340,9 +352,12 @@ def span(data: PlotData, t: TrialState) -> tuple[float, float]:
     The end of an interrupted trial is an estimate.
     """
     start = t.started.time
+    end = start + t.result.seconds
     if t.ended_at is not None:
-        return start, max(start, t.ended_at)
-    return start, max(start, data.now) if data.is_driven else start + t.result.seconds
+        end = t.ended_at
+    elif data.is_driven:
+        end = data.now
+    return start, max(start, end)  # the machine's clock may have been set back
 
 
 def iso(seconds: float) -> str:

@@ -15,7 +15,7 @@ from sweeps.study.states import TrialState
 
 # What a sweep spends until a trial has ended: names of attributes of `Moment`.
 BUDGETS = ("trials", "seconds", "cpu_seconds", "gpu_seconds")
-# No sweep spends as much of any of these.
+# No sweep spends as much of a budget. A larger amount comes from a damaged study.
 MOST_SPENT = 1e12
 
 
@@ -52,39 +52,30 @@ def best_after(progress: Sequence[Moment], budget: str, amount: float) -> float 
     return progress[reached - 1].best if reached else None
 
 
-def best_result(record: Record) -> Result | None:
-    """Return the result of the best configuration.
-
-    Return None if no trial has a value, or if there are several objectives.
-    """
-    best = record.best
-    return None if best is None else record.configurations.results()[best.trial.first_trial]
-
-
 def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> tuple[Moment, ...]:
     """Return the moment at which each trial of a sweep ended, in the order of the ends.
 
     A trial that was stopped early never wins against a trial that ran to its end. So the best value
-    is None until a trial of the final best trial's rank has ended: a complete trial, if the final
-    best trial is complete.
+    is None until a trial of the final best trial's tier (see `ranking.tier`) has ended: a complete
+    trial, if the final best trial is complete.
 
     Args:
         record: The content of the study. With several objectives, the best value is always None.
         pauses: (start, end) of the times in which nobody ran the sweep, in seconds since the epoch.
     """
     ended = sorted((t for t in record.ran if t.result.state is not State.RUNNING), key=_end_of)
-    final = best_result(record)
+    final = record.best_result
     tier = None if final is None else ranking.tier(final)
-    first = min((t.started.time for t in record.ran), default=0.0)
+    began = min((t.started.time for t in record.ran), default=0.0)
     costs = {"cpu_seconds": 0.0, "gpu_seconds": 0.0}
     moments: list[Moment] = []
     for trial, best in zip(ended, _best_so_far(ended, record), strict=True):
-        end = max(_end_of(trial)[0], first)
+        end = max(_end_of(trial)[0], began)
         for name in costs:
             costs[name] += trial.result.metrics.get(name, 0.0)
         moment = Moment(
             trials=len(moments) + 1,
-            seconds=end - first - _paused(pauses, first, end),
+            seconds=end - began - _paused_seconds(pauses, began, end),
             best=None if best is None or ranking.tier(best) != tier else best.value,
             **costs,
         )
@@ -102,9 +93,9 @@ def _best_so_far(ended: Iterable[TrialState], record: Record) -> Iterator[Result
     leader: int | None = None  # number of the first trial of the best configuration
     for trial in ended:
         first = trial.trial.first_trial
-        own = trials.setdefault(first, [])
-        own.append(trial.result)
-        results[first] = merge(own, repeats)
+        repeated = trials.setdefault(first, [])
+        repeated.append(trial.result)
+        results[first] = merge(repeated, repeats)
         if ranking.ahead(results[first], best, minimize):
             leader = first
         elif first == leader:  # A repeat can make the value of its configuration worse.
@@ -118,7 +109,7 @@ def _end_of(trial: TrialState) -> tuple[float, int]:
     return trial.started.time if trial.ended_at is None else trial.ended_at, trial.number
 
 
-def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> float:
+def _paused_seconds(pauses: Iterable[tuple[float, float]], start: float, end: float) -> float:
     """Return how many seconds between `start` and `end` belong to pauses."""
     return sum(max(0.0, min(end, until) - max(start, since)) for since, until in pauses)
 
@@ -126,8 +117,7 @@ def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> 
 def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, float]]:
     """Return (start, end) of the times in which nobody ran the sweep, as the record shows them.
 
-    A pause lasts from the last end of a trial before a resume to the first start or end of a trial
-    after the resume.
+    A pause lasts from the last end of a trial before a resume to the resume.
 
     Args:
         record: The content of the study.

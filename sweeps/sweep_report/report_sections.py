@@ -51,7 +51,7 @@ def format_results(
         _best(record, result),
         _top(data.ranked, names, record.metric, result.best["trial"] if result.best else None),
         _ensembles(ensembles),
-        _mattered(data),
+        _importance(data),
         _commands(record.trials),
         _failures(record.trials),
     ]
@@ -65,7 +65,7 @@ def format_appendix(space: Space, result: SweepResult, summary: DataSummary | No
     the space file: the MLflow tracker removes the heading `Space file` and everything after it.
     """
     data = "" if summary is None else f"{_data(summary, space)}\n\n"
-    return f"{data}{_use(result)}\n\n{_space(space)}"
+    return f"{data}{_usage(result)}\n\n{_space(space)}"
 
 
 def _head(record: Record, space: Space, result: SweepResult) -> str:
@@ -97,7 +97,8 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     """Return a sentence about the Pareto front, and a table of its trials and their values."""
     names = list(front[0]["values"])
     rows = [
-        [cell(best["trial"]), *(number(best["values"][name]) for name in names)] for best in front
+        [cell(trial["trial"]), *(number(trial["values"][name]) for name in names)]
+        for trial in front
     ]
     head = (
         f"**{count_noun(len(front), 'trial')} on the Pareto front** of "
@@ -117,10 +118,10 @@ def _best(record: Record, result: SweepResult) -> str:
         return ""
     rows = []
     if (trial := _trial(record, best["trial"])) is not None:
-        at = f"{trial.result.best_step} of {trial.result.steps}"
+        step = f"{trial.result.best_step} of {trial.result.steps}"
         if trial.result.state is State.PRUNED:
-            at += f", at which the trial was stopped ({cell(trial.reason)})"
-        rows.append(["best step", at])
+            step += f", at which the trial was stopped ({cell(trial.reason)})"
+        rows.append(["best step", step])
     rows += [[cell(name), number(value)] for name, value in short_rows(best)]
     return f"## Trial {cell(best['trial'])}\n\n" + table(["", ""], rows)
 
@@ -148,7 +149,14 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _top(ranked: Sequence[TrialState], names: dict[str, str], metric: str, best: str | None) -> str:
-    """Return a section with a table of the best `TOP` trials; "" if no trial has a value."""
+    """Return a section with a table of the best `TOP` trials; "" if no trial has a value.
+
+    Args:
+        ranked: The trials with a value, the one with the best value first.
+        names: Short name of each dimension, by the dimension's name.
+        metric: Metric of the objective.
+        best: Id of the sweep's best trial. It may not be the first of `ranked`.
+    """
     if not ranked:
         return ""
     columns = [name for name in names if any(name in t.labels for t in ranked)]
@@ -158,8 +166,9 @@ def _top(ranked: Sequence[TrialState], names: dict[str, str], metric: str, best:
     rows = []
     for t in ranked[:TOP]:
         r = t.result
-        own = [number(t.labels[name]) if name in t.labels else "" for name in shown]
-        rows.append([t.id, number(r.value), r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
+        facts = [t.id, number(r.value), r.state.name, str(r.steps), f"{r.seconds:.1f}"]
+        values = [number(t.labels[name]) if name in t.labels else "" for name in shown]
+        rows.append([*facts, *values])
     is_cut = len(ranked) > len(rows)
     title = f"The best {len(rows)} of {len(ranked)} trials" if is_cut else "Trials"
     parts = [f"## {title}", table(head, rows)]
@@ -205,7 +214,7 @@ def _commands(trials: Sequence[TrialState]) -> str:
     return "\n".join(["## Trials that commands added or stopped\n", *lines]) if lines else ""
 
 
-def _mattered(data: PlotData) -> str:
+def _importance(data: PlotData) -> str:
     """Return a section with the importance of each dimension; "" if the importances are unknown."""
     importance = data.importance
     if not importance.shares:
@@ -245,7 +254,7 @@ def _data(summary: DataSummary, space: Space) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _use(result: SweepResult) -> str:
+def _usage(result: SweepResult) -> str:
     """Return a section that shows how to use the bundle.
 
     Without a bundle, the section gives the path of the best trial's checkpoint.

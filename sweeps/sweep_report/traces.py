@@ -27,6 +27,8 @@ STATES = {
 }
 # The largest number of points in a scatter plot.
 MAX_POINTS = 2000
+# An axis of whole numbers has a label at each number if its ends are at most this far apart.
+MAX_WHOLE_TICKS = 12
 # Title of each figure, in the order of the page.
 TITLES = {
     "history": "Best so far",
@@ -40,23 +42,30 @@ TITLES = {
 }
 NOTHING_VARIES = "There is nothing to draw, because no dimension varies."
 NO_VALUES = "There is nothing to draw, because no trial has a value."
-EVERY = "Each trial at its best step, including trials that were stopped early."
+EVERY_TRIAL = "Each trial at its best step, including trials that were stopped early."
 
 
-def empty(key: str, note: str) -> Figure:
+def empty_figure(key: str, note: str) -> Figure:
     """Return a figure without a plot, whose caption says why there is nothing to draw."""
     return Figure(key, TITLES[key], note=note)
 
 
-def drawn(key: str, traces: list[PlotlyObject], layout: PlotlyObject, note: str) -> Figure:
-    """Return a figure."""
+def make_figure(key: str, traces: list[PlotlyObject], layout: PlotlyObject, note: str) -> Figure:
+    """Return a figure with the title that belongs to its key."""
     return Figure(key, TITLES[key], {"data": traces, "layout": layout}, note)
 
 
 def points(
     data: PlotData, name: str, trials: Sequence[TrialState], x: Sequence[Key]
 ) -> PlotlyObject:
-    """Return one point for each trial: its value by `x`, in the color of the state `name`."""
+    """Return one point for each trial: its value by `x`.
+
+    Args:
+        data: The sweep.
+        name: Name of the points in the legend. The name of a state also decides the color.
+        trials: The trials.
+        x: The position of each trial on the horizontal axis.
+    """
     trace: PlotlyObject = {
         "type": "scatter",
         "mode": "markers",
@@ -80,10 +89,13 @@ def points(
 def points_by_state(
     data: PlotData, trials: Sequence[TrialState], place: Callable[[TrialState], float | str]
 ) -> list[PlotlyObject]:
-    """Return one point for each trial: its value by its place, in the color of its state."""
+    """Return one point for each trial: its value by its place, in the color of its state.
+
+    `place` returns the position of a trial on the horizontal axis.
+    """
     return [
         points(data, state, chosen, [place(t) for t in chosen])
-        for state, chosen in by_state(data, trials).items()
+        for state, chosen in group_by_state(data, trials).items()
     ]
 
 
@@ -97,7 +109,7 @@ def axes(x: str, y: str) -> PlotlyObject:
     }
 
 
-def by_state(data: PlotData, trials: Sequence[TrialState]) -> dict[str, list[TrialState]]:
+def group_by_state(data: PlotData, trials: Sequence[TrialState]) -> dict[str, list[TrialState]]:
     """Return the trials in each state, by the name of the state.
 
     States without trials are left out.
@@ -122,17 +134,13 @@ def sample(trials: Sequence[TrialState]) -> tuple[list[TrialState], str]:
     return shown, f" The figure shows {counts}, spread evenly over the ranking."
 
 
-# The largest range of whole numbers of which an axis labels each.
-MAX_WHOLE_TICKS = 12
-
-
 def whole_axis(values: Iterable[Key]) -> dict[str, int]:
     """Return settings of an axis for a few whole numbers. Other axes need no settings.
 
     Without these settings, Plotly would also label fractions between the numbers.
     """
-    known = set(values)
-    whole = [v for v in known if isinstance(v, int) and not isinstance(v, bool)]
-    if not whole or len(whole) < len(known) or max(whole) - min(whole) > MAX_WHOLE_TICKS:
+    different = set(values)
+    whole = [v for v in different if isinstance(v, int) and not isinstance(v, bool)]
+    if not whole or len(whole) < len(different) or max(whole) - min(whole) > MAX_WHOLE_TICKS:
         return {}
     return {"dtick": 1}

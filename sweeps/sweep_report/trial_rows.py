@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
+from sweeps.core.resources import COSTS
 from sweeps.core.trial import format_trial_id
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
     from sweeps.study.record_reader import Record
     from sweeps.study.states import TrialState
-
-COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
 def trial_rows(
@@ -26,9 +25,10 @@ def trial_rows(
         study: Record of the sweep's trials.
         state_of: Function that returns the state of a trial in one word.
     """
-    judge = study.objectives
-    metrics = [o.metric for o in judge.objectives]
-    limited = [c.metric for c in judge.constraints if c.metric not in {*metrics, "seconds"}]
+    constraints = study.objectives.constraints
+    metrics = [o.metric for o in study.objectives.objectives]
+    # The metrics of constraints that have no column yet
+    constrained = [c.metric for c in constraints if c.metric not in {*metrics, "seconds"}]
     dimensions = list(dict.fromkeys(name for t in study.trials for name in t.labels))
     front = {t.number for t in study.front}
     any_enqueued = any(t.trial.enqueued for t in study.trials)
@@ -37,8 +37,8 @@ def trial_rows(
         row: dict[str, JsonValue] = {"trial": t.id, "state": state_of(t)}
         for i, metric in enumerate(metrics):
             row[metric] = values[i] if i < len(values) else None
-        row |= {name: t.result.metrics.get(name) for name in limited}
-        if judge.constraints:
+        row |= {name: t.result.metrics.get(name) for name in constrained}
+        if constraints:
             feasible = "yes" if t.result.feasible else "no"
             row["feasible"] = feasible if t.result.metrics else None
         if study.repeats.count > 1:
@@ -61,10 +61,11 @@ def _rank(study: Record, front: Collection[int]) -> Callable[[TrialState], tuple
     configuration stay together.
     """
     sign = 1 if study.goal == "minimize" else -1
-    of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
+    # Results of repeated configurations, by the number of the first trial
+    configurations = study.configurations.results() if study.repeats.count > 1 else {}
 
     def rank(t: TrialState) -> tuple[float, ...]:
-        r = of_configurations.get(t.trial.first_trial, t.result)
+        r = configurations.get(t.trial.first_trial, t.result)
         order = 2 * (not r.feasible) + (r.state.name != "COMPLETE")
         value = math.inf if r.value is None or math.isnan(r.value) else sign * r.value
         return (t.number not in front, r.given, order, value, t.trial.first_trial, t.number)
@@ -83,14 +84,15 @@ def trial_facts(t: TrialState) -> Iterator[tuple[str, JsonValue]]:
         yield "origin", "the command `sweeps enqueue`"
     if t.trial.repeat_of is not None:
         yield "repeats", f"trial {format_trial_id(t.trial.repeat_of)}"
-    for taken in t.lineage:
+    for perturbation in t.lineage:
+        text = f"copied trial {perturbation.donor}"
         values = {
             name.removeprefix("pbt.params."): f"{value:.6g}"
-            for name, value in taken.metrics.items()
-        } | taken.options
-        changed = ", ".join(f"{name} {value}" for name, value in values.items())
-        more = f": {changed}" if changed else ""
-        yield f"at step {taken.step}", f"copied trial {taken.donor}{more}"
+            for name, value in perturbation.metrics.items()
+        } | perturbation.options
+        if values:
+            text += ": " + ", ".join(f"{name} {value}" for name, value in values.items())
+        yield f"at step {perturbation.step}", text
     for name, value in r.metrics.items():
         if name not in (*COSTS, metric):
             yield name, value

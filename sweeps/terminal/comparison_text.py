@@ -74,9 +74,9 @@ def _regret_rows(comparison: Comparison) -> list[Row]:
     for budget, amounts in comparison.regret.items():
         for amount, values in amounts:
             unit = "trial" if budget == "trials" and amount == 1 else UNITS[budget]
-            is_known = [value is not None and math.isfinite(value) for value in values]
             texts = [
-                f"{v:.3g}" if known else ABSENT for v, known in zip(values, is_known, strict=True)
+                ABSENT if value is None or not math.isfinite(value) else f"{value:.3g}"
+                for value in values
             ]
             rows.append((f"{amount} {unit}", tuple(texts)))
     return rows
@@ -90,10 +90,10 @@ def best_sweeps(comparison: Comparison) -> str:
     labels = comparison.labels
     parts = []
     for group, winners in comparison.winners.items():
-        names = ", ".join(labels[at] for at in winners)
-        of = "" if len(comparison.groups) == 1 else f" of {', '.join(labels[at] for at in group)}"
-        if len(winners) == 1:
-            parts.append(f"{names} has the best value{of}")
-        elif winners:
-            parts.append(f"{names} have the same best value{of}")
+        names = ", ".join(labels[position] for position in winners)
+        text = "has the best value" if len(winners) == 1 else "have the same best value"
+        if len(comparison.groups) > 1:
+            text += f" of {', '.join(labels[position] for position in group)}"
+        if winners:
+            parts.append(f"{names} {text}")
     return "; ".join(parts)

@@ -100,7 +100,7 @@ class _View:
         self.stream = stream
         self.frames = frames
         self.snapshot: SweepStatus | None = None
-        self.at = 0.0
+        self.shown_at = 0.0  # time.monotonic()
         self.done = threading.Event()
         self.thread = threading.Thread(target=self._run, name="live view", daemon=True)
 
@@ -111,7 +111,7 @@ class _View:
             # A second Ctrl-C would leave the cursor hidden.
             self.frames.console.show_cursor(True)
         self.snapshot = snapshot
-        self.at = time.monotonic()
+        self.shown_at = time.monotonic()
         if self.thread.ident is None:  # Not yet started. A thread ends if the terminal has closed.
             self.thread.start()
 
@@ -141,7 +141,7 @@ class _View:
     def _draw(self) -> None:
         """Draw the latest status with the current time."""
         assert self.snapshot is not None
-        seconds = self.snapshot.seconds + time.monotonic() - self.at
+        seconds = self.snapshot.seconds + time.monotonic() - self.shown_at
         status = dataclasses.replace(self.snapshot, seconds=seconds)
         if self.frames is None:
             self.say(status_line(status))

@@ -14,9 +14,10 @@ from sweeps.core.text.texts import count_noun, count_states
 from sweeps.core.trial import trained_on
 from sweeps.sweep_report.configuration import short_rows
 
+from .terminal_text import UNBOUNDED, configuration, format_bytes, format_table
+
 if TYPE_CHECKING:
     from sweeps.core.result import SweepResult
-from .terminal_text import UNBOUNDED, configuration, format_bytes, format_table
 
 
 def format_result(result: SweepResult, unexported: bool = False) -> str:
@@ -53,11 +54,10 @@ def _summary(result: SweepResult) -> list[str]:
 def _best_trial(best: dict[str, Any]) -> list[str]:
     """Return lines with the score and the configuration of the best trial."""
     repeats = best.get("repeats")
-    of = f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)" if repeats else ""
-    return [
-        f"best trial {best['trial']}{of}: {scores(best['value'], best['test'])}",
-        *configuration(best),
-    ]
+    name = f"best trial {best['trial']}"
+    if repeats:
+        name += f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)"
+    return [f"{name}: {scores(best['value'], best['test'])}", *configuration(best)]
 
 
 def scores(value: float | None, test: float | None) -> str:
@@ -72,10 +72,14 @@ def model_text(best: Mapping[str, Any] | None) -> str:
     These are the rows on which it was trained again, the size of its bundle, and its speed.
     """
     best = best or {}
-    facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
-    facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
-    if speed := best.get("rows_per_second"):
-        facts.append(f"predicts {float(f'{speed:.2g}'):,.0f} rows a second")
+    facts = []
+    if best.get("refit"):
+        facts.append(f"trained on {trained_on(best['refit'])}")
+    if best.get("bytes"):
+        facts.append(format_bytes(best["bytes"]))
+    if best.get("rows_per_second"):
+        rounded = float(f"{best['rows_per_second']:.2g}")
+        facts.append(f"predicts {rounded:,.0f} rows a second")
     return f" ({'; '.join(facts)})" if facts else ""
 
 
@@ -117,9 +121,12 @@ def _next_commands(result: SweepResult, unexported: bool) -> Iterator[str]:
         yield f"open {uri}"
         return
     root = result.dir.parent
-    where = "" if relative_path(root) == DEFAULT_ROOT else f" --dir {shell_quoted(root)}"
-    where += "" if uri == f"sqlite:///{root / 'mlflow.db'}" else f" --tracking-uri {uri}"
-    yield f"{sweeps} ui{where}"
+    command = f"{sweeps} ui"
+    if relative_path(root) != DEFAULT_ROOT:
+        command += f" --dir {shell_quoted(root)}"
+    if uri != f"sqlite:///{root / 'mlflow.db'}":
+        command += f" --tracking-uri {uri}"
+    yield command
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:
@@ -131,12 +138,12 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
     """
     if not freed["checkpoints"]:
         return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
-    what = (
+    deleted = (
         f"{count_noun(freed['checkpoints'], 'checkpoint')} of "
         f"{count_noun(freed['trials'], 'trial')}"
     )
     return (
-        f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use "
+        f"{done} {format_bytes(freed['bytes'])}: {deleted}; the other checkpoints use "
         f"{format_bytes(freed['left'])}"
     )
 
@@ -144,9 +151,10 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
 def _front(front: Sequence[dict[str, Any]]) -> str:
     """Format the Pareto front as a table with each trial's values and configuration."""
     rows = []
-    for best in front:
-        values = {name.upper(): value for name, value in best["values"].items()}
-        rows.append({"FRONT": best["trial"], **values, **dict(short_rows(best))})
+    metrics = [name.upper() for name in front[0]["values"]]
+    for trial in front:
+        values = dict(zip(metrics, trial["values"].values(), strict=True))
+        rows.append({"FRONT": trial["trial"], **values, **dict(short_rows(trial))})
     head = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[row.get(name, "-") for name in head] for row in rows]
-    return format_table(head, cells, UNBOUNDED, right=values)
+    return format_table(head, cells, UNBOUNDED, right=metrics)

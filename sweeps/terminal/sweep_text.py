@@ -14,6 +14,9 @@ from sweeps.core.text.shell_text import relative_path
 from sweeps.core.text.texts import count_noun, count_states, first_names, value_text
 from sweeps.sweep_report.trial_rows import trial_facts
 
+from .result_text import model_text, scores
+from .terminal_text import configuration, format_age, format_table, pairs
+
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
     from sweeps.stored.repair import RepairResult
@@ -21,31 +24,30 @@ if TYPE_CHECKING:
     from sweeps.study.record_reader import Record
     from sweeps.study.states import TrialState
     from sweeps.sweep_report.importance import Importance
-from .result_text import model_text, scores
-from .terminal_text import configuration, format_age, format_table, pairs
 
 # Number of dimensions in the line about importance.
 MOST_IMPORTANT = 6
 
 
-def format_repair(done: RepairResult) -> str:
+def format_repair(repair: RepairResult) -> str:
     """Format the result of a repair."""
-    if not done.problems:
-        return f"{done.folder.name}: nothing to repair"
-    lines = [f"{done.folder.name}: {problem}" for problem in done.problems]
-    lines += pairs([("kept", relative_path(path)) for path in done.kept])
-    if done.trials:
+    if not repair.problems:
+        return f"{repair.folder.name}: nothing to repair"
+    lines = [f"{repair.folder.name}: {problem}" for problem in repair.problems]
+    lines += pairs([("kept", relative_path(path)) for path in repair.kept])
+    if repair.trials:
         facts: list[tuple[str, str]] = []
         meanings = {
             "ended": "complete in the study",
             "unfinished": "not finished; a resume continues them",
             "lost": "lost; a resume samples new trials in their place",
         }
-        for word, meaning in meanings.items():
-            if names := done.trials[word]:
+        for fate, meaning in meanings.items():
+            names = repair.trials[fate]
+            if names:
                 count = count_noun(len(names), "trial")
-                facts.append((word, f"{count}, {meaning}: {first_names(names)}"))
-        facts.append(("resume", resume_command(done.folder)))
+                facts.append((fate, f"{count}, {meaning}: {first_names(names)}"))
+        facts.append(("resume", resume_command(repair.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
 
@@ -90,7 +92,7 @@ def format_sweep(
     facts = [] if study is None else _study_facts(study)
     if sweep.algorithm:
         facts.append(("search", sweep.algorithm))
-    if result is None:  # The result has a note about it.
+    if result is None:  # A result has a note about the earlier sweeps.
         facts += [("learns from", text) for text in sweep.learned_from]
     best = None if result is None else result.best
     if sweep.best:
@@ -135,11 +137,12 @@ def _state_line(sweep: SweepSummary) -> str:
 
 def _study_facts(study: Record) -> list[tuple[str, str]]:
     """Return what `show` prints about the objectives of a sweep."""
-    judge = study.objectives
+    objectives = study.objectives.objectives
+    constraints = study.objectives.constraints
     repeats = study.repeats
-    facts = [("objective", ", ".join(f"{o.goal} {o.metric}" for o in judge.objectives))]
-    if judge.constraints:
-        facts.append(("constraints", ", ".join(map(str, judge.constraints))))
+    facts = [("objective", ", ".join(f"{o.goal} {o.metric}" for o in objectives))]
+    if constraints:
+        facts.append(("constraints", ", ".join(map(str, constraints))))
     if repeats.count > 1:
         facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
     if front := [t.id for t in study.front]:
@@ -155,8 +158,8 @@ def format_ensemble(ensemble: EnsembleSummary) -> str:
     single = scores(ensemble.single_value, ensemble.single_test)
     models = count_noun(len(ensemble.members), "model")
     place = ensemble.path if is_address(ensemble.path) else relative_path(Path(ensemble.path))
-    own = scores(ensemble.value, ensemble.test)
-    return f"{own} ({models}; best single model {single}): {place}"
+    averaged = scores(ensemble.value, ensemble.test)
+    return f"{averaged} ({models}; best single model {single}): {place}"
 
 
 def format_importance(importance: Importance) -> str:
@@ -167,8 +170,10 @@ def format_importance(importance: Importance) -> str:
     shares = ", ".join(
         f"{names[name]} {share:.2f}" for name, share in importance.shares[:MOST_IMPORTANT]
     )
-    more = len(importance.shares) - MOST_IMPORTANT
-    return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
+    hidden = len(importance.shares) - MOST_IMPORTANT
+    if hidden > 0:
+        shares += f", and {hidden} more"
+    return f"{shares}; by {importance.basis}"
 
 
 def _value_of(t: TrialState) -> str:

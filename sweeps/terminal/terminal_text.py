@@ -67,17 +67,16 @@ def format_table(
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    texts = [[_one_line(short_value(value)) for value in row] for row in (head, *rows)]
-    places = [at for at, name in enumerate(head) if name in right]
-    lines = aligned(texts, places)
+    texts = [
+        [printable(" ".join(short_value(value).splitlines())) for value in row]
+        for row in (head, *rows)
+    ]
+    right_columns = [i for i, name in enumerate(head) if name in right]
+    lines = aligned(texts, right_columns)
     if max(map(len, lines)) > width:
-        most = [max(MAX_CELL, len(name)) for name in texts[0]]
-        lines = aligned([list(map(shortened, row, most)) for row in texts], places)
+        limits = [max(MAX_CELL, len(name)) for name in texts[0]]
+        lines = aligned([list(map(shortened, row, limits)) for row in texts], right_columns)
     return "\n".join(line[:width].rstrip() for line in lines)
-
-
-def _one_line(text: str) -> str:
-    return printable(" ".join(text.splitlines()))
 
 
 def pairs(values: Iterable[tuple[str, JsonValue]]) -> list[str]:

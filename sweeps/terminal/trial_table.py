@@ -26,24 +26,22 @@ def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | No
     """
     rows = list(trial_rows(study, sweep.state_of))
     dimensions = {name for t in study.trials for name in t.labels}
-    heads = {
-        name: name.removeprefix("params.").removeprefix("scaling.")
-        if name in dimensions
-        else name.upper()
-        for name in rows[0]
-    }
+    heads = {name: name.upper() for name in rows[0]}
+    for name in dimensions & heads.keys():
+        heads[name] = name.removeprefix("params.").removeprefix("scaling.")
+    # The columns that hold texts. The others hold numbers, which are aligned to the right.
     texts = {"trial", "state", "feasible", "repeats", "front", "enqueued", *dimensions}
     right = [head for name, head in heads.items() if name not in texts]
     cells = [[_cell(name, value) for name, value in row.items()] for row in rows[:most]]
     text = format_table(list(heads.values()), cells, width, right=right)
-    left = len(rows) - len(cells)
-    return text + (f"\n… and {left} more (--all)" if left else "")
+    hidden = len(rows) - len(cells)
+    return text + (f"\n… and {hidden} more (--all)" if hidden else "")
 
 
 def _cell(name: str, value: JsonValue) -> JsonValue:
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if name.endswith("seconds") and isinstance(value, float) else value
+    if name.endswith("seconds") and isinstance(value, float):
+        return f"{value:.1f}"
+    return "-" if value is None else value
 
 
 def trials_csv(study: Record | None, sweep: SweepSummary) -> str:

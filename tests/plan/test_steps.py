@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.plan.steps import SIMULATED, StepCount, count_steps, parts_until, simulate
+from sweeps.plan.steps import MAX_SIMULATED, StepCount, count_steps, parts_until, simulate
 from sweeps.search.schedulers import Scheduler
 from sweeps.search.schedulers.asha import Asha
 from sweeps.search.schedulers.hyperband import Hyperband
@@ -71,7 +71,7 @@ def test_without_rungs_every_trial_runs_to_its_end() -> None:
 
 
 def test_the_typical_number_is_deterministic_and_holds_for_large_sweeps() -> None:
-    asha, trials = Asha(50, 5, 3), 3 * SIMULATED
+    asha, trials = Asha(50, 5, 3), 3 * MAX_SIMULATED
     estimate = step_count(asha, trials, 4).typical
     assert step_count(asha, trials, 4).typical == estimate
     rng = random.Random(1)

@@ -131,9 +131,9 @@ def test_r11_hosts_that_are_none_are_refused(hosts: str) -> None:
 def test_r11_a_token_comes_from_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "token"
     file.write_text("from.file=\n")
-    monkeypatch.delenv(access.VARIABLE, raising=False)
+    monkeypatch.delenv(access.TOKEN_VARIABLE, raising=False)
     assert token_of(None, None) is None
-    monkeypatch.setenv(access.VARIABLE, "from-environment")
+    monkeypatch.setenv(access.TOKEN_VARIABLE, "from-environment")
     assert token_of(None, None) == "from-environment"
     assert token_of("from+option", None) == "from+option"
     assert token_of(None, file) == "from.file="
@@ -146,11 +146,11 @@ def test_r11_a_token_that_is_none_is_refused_and_not_shown(
     bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text(bad + "\n")
-    monkeypatch.setenv(access.VARIABLE, bad)
+    monkeypatch.setenv(access.TOKEN_VARIABLE, bad)
     for place, given in (
         ("--token", (bad, None)),
         ("--token-file", (None, tmp_path / "token")),
-        (access.VARIABLE, (None, None)),
+        (access.TOKEN_VARIABLE, (None, None)),
     ):
         if bad == "tab\t" and place == "--token-file":
             continue  # white space at the end of a file is no part of the token

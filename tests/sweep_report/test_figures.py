@@ -22,7 +22,7 @@ from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import MOST_CHARACTERS, Figure, literal
 from sweeps.sweep_report.importance import basis_of
 from sweeps.sweep_report.parallel_plot import parallel
-from sweeps.sweep_report.plot_data import PlotData, best_first, best_so_far, finite, thin
+from sweeps.sweep_report.plot_data import PlotData, best_first, best_so_far, finite_points, thin
 from tests.sweep_report.report_data import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -94,7 +94,7 @@ def test_trials_without_a_finite_value_are_not_ranked(space: Any) -> None:
     ]
     good, better = trial(space, 3, curve=(0.5,)), trial(space, 4, curve=(0.7,))
     assert [t.number for t in best_first([*odd, good, better], minimize=False)] == [4, 3]
-    assert finite(((1, math.nan), (2, 0.5), (3, -math.inf))) == [(2, 0.5)]
+    assert finite_points(((1, math.nan), (2, 0.5), (3, -math.inf))) == [(2, 0.5)]
 
 
 def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space: Any) -> None:

@@ -13,7 +13,7 @@ from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
 from sweeps.study.record_reader import Record
 from sweeps.study.states import TrialState
-from sweeps.sweep_report.regret import Moment, best_result, pauses_of, progress_of, steps_of
+from sweeps.sweep_report.regret import Moment, pauses_of, progress_of, steps_of
 from tests.study.trial_states import known_trial
 
 START = datetime.datetime(2026, 1, 1)
@@ -121,7 +121,7 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn: Any, goa
         trial(n, state, value, end + 1, objectives) for n, (state, value, end) in enumerate(drawn)
     )
     record = Record(objectives, trials)
-    progress, final = progress_of(record), best_result(record)
+    progress, final = progress_of(record), record.best_result
     known = [value for value in bests(progress) if value is not None]
     assert known == sorted(known, reverse=goal == "minimize")
     assert len(progress) == sum(state is not State.RUNNING for state, _, _ in drawn)
