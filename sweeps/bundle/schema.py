@@ -28,7 +28,7 @@ from sweeps.data.columns.column_values import (
     to_tensor,
     to_text,
 )
-from sweeps.data.columns.missing import is_missing
+from sweeps.data.columns.missing import missing_test
 
 from .manifest import ColumnSchema, Scalar
 
@@ -137,7 +137,7 @@ def without_markers(values: pd.Series, markers: Sequence[Scalar] | None) -> pd.S
     """
     if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
         return values
-    return values.mask(values.map(is_missing(markers)).astype(bool))
+    return values.mask(values.map(missing_test(markers)).astype(bool))
 
 
 def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:

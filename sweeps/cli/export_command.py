@@ -71,7 +71,7 @@ def export(
     SWEEP is a folder, a name, the beginning of a name, or `latest`.
     """
     from sweeps.exports import bundle_registration, sweep_exports
-    from sweeps.stored.stored_sweeps import fetched
+    from sweeps.stored.stored_sweeps import fetch_named
     from sweeps.tracking.mlflow import model_registry
 
     if (alias is not None or force) and name is None:
@@ -83,7 +83,7 @@ def export(
         )
     if name is not None:
         model_registry.check_names(name, alias)
-    folder = fetched(sweep, root)
+    folder = fetch_named(sweep, root)
     # To register a model, an earlier export of this model can be used again.
     reuse = name is not None
     written = sweep_exports.export(folder, top=top, pareto=pareto, reuse=reuse, **settings)

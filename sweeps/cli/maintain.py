@@ -48,10 +48,10 @@ def gc(
     """Delete checkpoints of SWEEP that neither a resume nor an export of the best trial needs."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
     from sweeps.space.sections.search_models import Checkpoints
-    from sweeps.stored.stored_sweeps import fetched
+    from sweeps.stored.stored_sweeps import fetch_named
 
     policy = Checkpoints(per_trial, top, None if max_disk is None else parse_size(max_disk))
-    freed = collect_garbage(fetched(sweep, root), policy, dry_run)
+    freed = collect_garbage(fetch_named(sweep, root), policy, dry_run)
     click.echo(
         result_text.format_freed(dataclasses.asdict(freed), "would free" if dry_run else "freed")
     )

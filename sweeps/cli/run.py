@@ -80,7 +80,7 @@ def resume(
     """
     from sweeps.runs.api import resume as resume_sweep
     from sweeps.stored.control import SweepControl
-    from sweeps.stored.stored_sweeps import fetched
+    from sweeps.stored.stored_sweeps import fetch_named
 
     control = SweepControl.of(sweep, root)
     if not any((add_trials, *settings.values())) and control.is_paused():
@@ -88,7 +88,7 @@ def resume(
         return
     _run_with_progress(
         functools.partial(
-            resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **settings
+            resume_sweep, fetch_named(sweep, root), add_trials=add_trials or 0, **settings
         ),
         as_json,
         quiet,
@@ -110,9 +110,9 @@ def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **settings: A
     recorded.
     """
     from sweeps.exports.rerun import rerun as rerun_trial
-    from sweeps.stored.stored_sweeps import fetched
+    from sweeps.stored.stored_sweeps import fetch_named
 
-    comparison = rerun_trial(fetched(sweep, root), trial, **settings)
+    comparison = rerun_trial(fetch_named(sweep, root), trial, **settings)
     options.echo(comparison, as_json)
     sys.exit(0 if comparison.equal else 1)
 

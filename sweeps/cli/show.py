@@ -66,12 +66,12 @@ def show(sweep: str, root: Path | str, **settings: Any) -> None:
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the
     name, the newest is shown.
     """
-    from sweeps.stored.stored_sweeps import opened
+    from sweeps.stored.stored_sweeps import open_copy
 
     if settings["as_csv"] and (settings["trial"] is not None or settings["as_json"]):
         other = "--trial" if settings["trial"] is not None else "--json"
         raise click.UsageError(f"--csv prints the table of trials, so it excludes {other}")
-    with opened(sweep, root) as (folder, is_copy):
+    with open_copy(sweep, root) as (folder, is_copy):
         _show(folder, is_copy, **settings)
 
 

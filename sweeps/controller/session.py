@@ -98,7 +98,7 @@ class SweepSession:
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
-        self.space = ingest.resolved(self.space, self.fingerprint)
+        self.space = ingest.resolve(self.space, self.fingerprint)
         self.scheduler = scheduler_of(self.space.scheduler)
         self.cluster: ray_cluster.RayConnection
         self.pool: PoolHandle

@@ -28,7 +28,7 @@ from sweeps.study.events import (
 )
 from sweeps.study.states import TrialState
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.earlier_events import concerns_trackers, with_logged_names
+from sweeps.tracking.earlier_events import concerns_trackers, rename_metrics
 
 from .driver_commands import Continue, End, Exploit, PauseTrial, ResumeTrial
 from .ports import PoolHandle
@@ -222,7 +222,7 @@ class TrialCommands:
         if isinstance(event, TrialEnded):
             event = replace(event, result=state.result)
         if concerns_trackers(event):
-            self._trackers.publish(with_logged_names(event))
+            self._trackers.publish(rename_metrics(event))
 
 
 def notes_about(trial: str, report: Report) -> dict[str, str]:

@@ -15,7 +15,7 @@ from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 from .columns.columns import check_readable
 from .columns.tables import arrays_to_tensors, split_equally
-from .columns.weights import COLUMN, row_weights
+from .columns.weights import WEIGHT_COLUMN, row_weights
 from .prepared_data import PreparedData, Shards
 from .prepared_store import PreparedStore
 from .preprocessing.fit import fit_transform
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 # Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must
 # reproduce these predictions.
 CHECK_ROWS = 32
-# From this size in bytes, a table is stored without a copy in the data actor's own memory: columns
-# of numbers stay separate arrays. Below this size, columns of the same type are one array. pandas
-# works faster with such an array, and it warns about more than `MOST_ARRAYS`.
-LARGE = 64 << 20
+# Size in bytes from which a table is stored without a copy in the data actor's own memory: columns
+# of numbers stay separate arrays. Below this size, columns of the same type are copied into one
+# array, because pandas works faster with it.
+LARGE_TABLE = 64 << 20
+# A large table with more columns is copied, too: pandas warns about a frame of so many arrays.
 MOST_ARRAYS = 100
 
 
 def is_large(table: pa.Table) -> bool:
-    """Return whether a table has at least `LARGE` bytes."""
-    return bool(table.nbytes >= LARGE)
+    """Return whether a table has at least `LARGE_TABLE` bytes."""
+    return bool(table.nbytes >= LARGE_TABLE)
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,19 @@ class ChainFitter:
         check_readable(valid, label, self.trainer)
         # The check has arrays instead of Ray Data's tensors, as a bundle passes rows to the model.
         check = valid.head(CHECK_ROWS).drop(columns=[*label_columns(label)], errors="ignore")
-        tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
-        prepared = arrays_to_tensors(prepared, tensors)
-        valid = arrays_to_tensors(valid, tensors)
+        extension_columns = {
+            f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)
+        }
+        prepared = arrays_to_tensors(prepared, extension_columns)
+        valid = arrays_to_tensors(valid, extension_columns)
         if weights is not None:
-            if COLUMN in prepared.columns:
+            if WEIGHT_COLUMN in prepared.columns:
                 raise InputError(
                     "data.drop",
-                    f"the prepared rows have a column `{COLUMN}`, which is the name of the column "
-                    "of weights; rename the column, or drop it",
+                    f"the prepared rows have a column `{WEIGHT_COLUMN}`, which is the name of the "
+                    "column of weights; rename the column, or drop it",
                 )
-            prepared[COLUMN] = weights
+            prepared[WEIGHT_COLUMN] = weights
         if QUERY in splits.train.column_names:
             prepared[QUERY] = splits.train.column(QUERY).to_numpy()
             valid[QUERY] = splits.valid.column(QUERY).to_numpy()
@@ -133,7 +136,7 @@ class ChainFitter:
             train=pa.Table.from_pandas(prepared, preserve_index=False),
             valid=valid,
             check=check,
-            weight=None if weights is None else COLUMN,
+            weight=None if weights is None else WEIGHT_COLUMN,
             copied=copied,
         )
 
@@ -162,7 +165,16 @@ class ChainFitter:
         copied: bool = True,
         stream: RowStream | None = None,
     ) -> tuple[FittedChain, pd.DataFrame]:
-        """Fit and store a chain, or load it in a resumed sweep. Also return its prepared rows."""
+        """Fit and store a chain, or load it in a resumed sweep. Also return its prepared rows.
+
+        Args:
+            key: Name of the prepared data.
+            steps: The chain.
+            rows: The raw rows of train. If there is a stream, the first rows of the stream.
+            splits: The splits that the rows come from.
+            copied: See `PreparedRows`.
+            stream: All rows of train as a stream. None if `rows` has all rows.
+        """
         stored = None
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)
@@ -175,7 +187,10 @@ class ChainFitter:
         return fitted, prepared
 
     def put(self, rows: PreparedRows) -> PreparedData:
-        """Copy prepared rows to Ray's object store, and return the references."""
+        """Copy prepared rows to Ray's object store, and return the references.
+
+        If the scheduler counts rows, the rows of each step below the last one are copied, too.
+        """
         # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
         # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
         # schema.
@@ -192,12 +207,11 @@ class ChainFitter:
                 weight=rows.weight,
             )
 
-        n = rows.train.num_rows
         whole = put_train(rows.train)
-        parts = {
-            step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n)))
-            for step in self.row_steps[:-1]
-        }
+        parts = {}
+        for step in self.row_steps[:-1]:
+            count = rows_at(step, self.row_steps[-1], rows.train.num_rows)
+            parts[step] = put_train(rows.train.slice(0, count))
         size = sum(part.size for part in (whole, *parts.values()))
         size += int(rows.valid.memory_usage(index=False).sum())
         return replace(whole, size=size, parts=parts)
@@ -208,14 +222,20 @@ class ChainFitter:
         valid: tuple[ray.ObjectRef[ray.data.Dataset], ...],
         copied: bool,
     ) -> dict[int, Shards]:
-        """Cut prepared rows into shards for every number of workers; see `prepare`."""
+        """Cut train into one shard for each rank, for every number of workers.
+
+        Args:
+            train: The prepared rows of train.
+            valid: The reference to the rows of valid, which all ranks share.
+            copied: See `PreparedRows`.
+        """
         shards: dict[int, Shards] = {}
         for workers in self.workers:
-            parts = (
+            frames = (
                 part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers)
             )
             shards[workers] = {
-                "train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts),
+                "train": tuple(ray.put(ray.data.from_blocks([frame])) for frame in frames),
                 "valid": valid,
             }
         return shards

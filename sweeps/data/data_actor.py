@@ -146,8 +146,8 @@ class _DataActor:
         """
         read = StreamVariants if request.spec.ingest == "stream" else DataVariants
         self.variants = read(request.spec, request.variants, request.seed, request.tuned)
-        now = self.variants.fingerprint
-        request.check_unchanged(now)
+        fingerprint = self.variants.fingerprint
+        request.check_unchanged(fingerprint)
         if isinstance(self.variants, DataVariants):
             for i, splits in enumerate(self.variants.sources.values()):
                 if self.fitter.row_steps:
@@ -161,7 +161,7 @@ class _DataActor:
                     name = f"test-{i}" if request.tuned else "test"
                     self.fitter.store.save_table(name, splits.test)
         self.is_new = False
-        info = self._save_info(self.variants.first, "test", now)
+        info = self._save_info(self.variants.first, "test", fingerprint)
         if self._holds_large_tables:
             return_freed_memory()
         return info
@@ -190,7 +190,14 @@ class _DataActor:
         fingerprint: str,
         data: TunedData | None = None,
     ) -> DatasetInfo:
-        """Write the information about a data variant to the sweep's folder, and return it."""
+        """Write the information about a data variant to the sweep's folder, and return it.
+
+        Args:
+            splits: The rows of the variant.
+            test: Name of the file with the test split; see `DatasetInfo.test`.
+            fingerprint: Fingerprint of the data.
+            data: The variant's values of the tuned keys of `data`. None for the whole data.
+        """
         check = splits.first_valid(CHECK_ROWS)
         info = DatasetInfo(
             label=splits.label,
@@ -248,7 +255,7 @@ class _DataActor:
         if refit is not None:
             return self._prepare_refit(steps, data, refit)
         key = data_key(self.variants.fingerprint_of(data), steps)
-        large = self._holds_large_tables
+        had_large_tables = self._holds_large_tables  # `_prepare` may drop them
         if key not in self.prepared:
             self.prepared[key] = self._prepare(self.fitter, key, steps, data)
         if data and variant_name(data) not in self.stored_variants:
@@ -256,7 +263,7 @@ class _DataActor:
             test = f"test-{self.variants.source_index(data)}"
             self._save_info(splits, test, splits.fingerprint, data)
             self.stored_variants.add(variant_name(data))
-        if large:
+        if had_large_tables:
             self._drop_raw_rows()
             return_freed_memory()
         return self.prepared[key]
@@ -271,16 +278,17 @@ class _DataActor:
         assert self.variants is not None
         key = data_key(self.variants.fingerprint_of(data), steps)
         fitter = replace(self.fitter, store=PreparedStore(Path(refit.folder)), row_steps=())
-        prepared = self._prepare(fitter, key, steps, data, added=refit.splits[1:])
+        prepared = self._prepare(fitter, key, steps, data, added=refit.splits[1:])  # not train
         self._drop_raw_rows()
         # Workers cache rows by their key.
         return replace(prepared, key=f"{key}-{'-'.join(refit.splits)}")
 
     @property
     def _holds_large_tables(self) -> bool:
-        """True if the raw rows of train of a source are at least `LARGE` bytes."""
-        held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
-        return any(is_large(splits.train) for splits in held)
+        """True if the raw rows of train of a source are at least `LARGE_TABLE` bytes."""
+        return isinstance(self.variants, DataVariants) and any(
+            is_large(splits.train) for splits in self.variants.sources.values()
+        )
 
     def _prepare(
         self,
@@ -291,7 +299,11 @@ class _DataActor:
         *,
         added: tuple[str, ...] = (),
     ) -> PreparedData:
-        """Prepare rows; `added` names splits whose rows are added to train."""
+        """Prepare the rows of a variant; see `prepare`.
+
+        `fitter` fits the chain. `key` is the name of the prepared data. `added` names the splits
+        whose rows are added to train.
+        """
         assert self.variants is not None
         if isinstance(self.variants, StreamVariants):
             return fitter.fit_streams(key, steps, self.variants.splits(data, added))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import MULTILABEL, QUERY, Classes
 
-from .checks.label_checks import drop_unlabeled, infer_tasks, positive_last
+from .checks.label_checks import drop_unlabeled, infer_tasks, order_classes
 from .checks.named_columns import check_columns, split_columns, split_rules
 from .columns.hashing import fingerprint
 from .columns.parsed_columns import (
@@ -71,24 +71,25 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         InputError: The label cannot be used, a split would be empty, a fold would lack a class, or
             no train row has a weight.
     """
-    read = drop_unnamed(spec, _labeled(spec, parts))
+    read = drop_unnamed(spec, _label_rows(spec, parts))
     summary = summarize(spec, read.parts, read.classes, seed) if summarized else None
     read = _encode(spec, read)
     classes = read.classes
-    parts = read.parts  # the raw rows can be freed
+    parts = read.parts  # the argument is overwritten, so that the raw rows can be freed
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: Folds = ()
     if spec.folds:
-        folds = _folds(spec, parts, classes, seed)
-        parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
+        folds = _assign_folds(spec, parts, classes, seed)
+        _, first_valid = folds[0]
+        parts["valid"] = parts["train"].take(pa.array(first_valid))
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-    dropped = (split_columns(spec) | {*spec.drop}) - {*spec.labels, *spec.weight_columns}
+    other_columns = {*spec.labels, *spec.weight_columns, QUERY}
+    dropped = split_columns(spec).union(spec.drop) - other_columns
     parts = {key: part.drop_columns(sorted(dropped)) for key, part in parts.items()}
     train = parts["train"]
     _check_train(spec, train, classes, folds=folds)
-    no_features = (*spec.labels, *spec.weight_columns, QUERY)
-    features = tuple(name for name in train.column_names if name not in no_features)
+    features = tuple(name for name in train.column_names if name not in other_columns)
     return Splits(
         train=train,
         valid=parts["valid"],
@@ -97,7 +98,7 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         task=read.task,
         classes=classes,
         features=features,
-        fingerprint=fingerprint(parts, _about(spec, read)),
+        fingerprint=fingerprint(parts, _fingerprint_texts(spec, read)),
         notes=read.notes,
         folds=folds,
         weight=spec.weight,
@@ -111,15 +112,18 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
 def _label_notes(spec: DataSpec, read: ReadRows) -> Iterator[str]:
     """Yield notes about the rows without a label, and about the positive class."""
     if total := sum(read.unlabeled.values()):
-        some = ", ".join(f"{count} of data.{key}" for key, count in read.unlabeled.items() if count)
+        counts = [f"{count} of data.{key}" for key, count in read.unlabeled.items() if count]
         rows = f"{total} row{'s' * (total > 1)}"
-        yield f"data.drop_missing_label dropped {rows} without a label: {some}"
+        yield f"data.drop_missing_label dropped {rows} without a label: {', '.join(counts)}"
     if read.task == "binary" and read.classes is not None and read.classes != (0, 1):
         yield f"the positive class of `{spec.label}` is {read.classes[1]!r} (data.positive)"
 
 
 def _encode(spec: DataSpec, read: ReadRows) -> ReadRows:
-    """Encode the label and the queries, and drop copies of rows."""
+    """Encode the label, check the weights, drop copies of rows, and number the queries.
+
+    A query is a group of rows that a trainer ranks; see `QUERY`.
+    """
     parts = read.parts
     for name in spec.labels:
         parts = {
@@ -151,18 +155,18 @@ def _check_train(spec: DataSpec, train: pa.Table, classes: Classes | None, folds
         )
 
 
-def _about(spec: DataSpec, read: ReadRows) -> list[str]:
-    """Return what the fingerprint of the data covers besides the rows."""
-    about = [str(spec.label), str(read.task), repr(read.classes)]
+def _fingerprint_texts(spec: DataSpec, read: ReadRows) -> list[str]:
+    """Return the settings that the fingerprint of the data covers besides the rows."""
+    texts = [str(spec.label), str(read.task), repr(read.classes)]
     if spec.labels and spec.drop_missing_label:
-        about.append(f"without a label: {read.unlabeled}")
+        texts.append(f"without a label: {read.unlabeled}")
     if spec.folds:
-        about.append(f"folds: {spec.valid}, rows: {spec.rows}")
+        texts.append(f"folds: {spec.valid}, rows: {spec.rows}")
     if spec.weighted:
-        about.append(f"weight: {spec.weight}, class_weight: {spec.class_weight}")
+        texts.append(f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     if spec.parse:
-        about.append(f"parse: {sorted(spec.parse.items())}")
-    return about
+        texts.append(f"parse: {sorted(spec.parse.items())}")
+    return texts
 
 
 def summarize_source(
@@ -185,11 +189,11 @@ def summarize_source(
     Raises:
         InputError: See `load_splits`.
     """
-    labeled = _labeled(spec, _read_parts(spec, read))
+    labeled = _label_rows(spec, _read_parts(spec, read))
     return summarize(spec, labeled.parts, labeled.classes, seed, rows)
 
 
-def _labeled(spec: DataSpec, parts: Parts) -> ReadRows:
+def _label_rows(spec: DataSpec, parts: Parts) -> ReadRows:
     """Apply `data.missing`, `data.parse` and `data.drop_missing_label`, and find the classes.
 
     Args:
@@ -200,32 +204,40 @@ def _labeled(spec: DataSpec, parts: Parts) -> ReadRows:
     if not spec.labels:
         return read
     if spec.drop_missing_label:
-        kept, unlabeled = drop_unlabeled(spec.labels, read.parts)
-        read = replace(read, parts=kept, unlabeled=unlabeled)
+        remaining, unlabeled = drop_unlabeled(spec.labels, read.parts)
+        read = replace(read, parts=remaining, unlabeled=unlabeled)
     task, classes = infer_tasks(spec.labels, spec.task, read.parts)
-    read = replace(read, task=task, classes=positive_last(spec, task, classes))
+    read = replace(read, task=task, classes=order_classes(spec, task, classes))
     return read.changed(read.parts, *_label_notes(spec, read))
 
 
-def _folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:
-    """Assign the rows that are not in test to the folds of a cross-validation."""
+def _assign_folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:
+    """Assign the rows that are not in test to the folds of a cross-validation.
+
+    Raises:
+        InputError: A class has fewer train rows than there are folds; see also `assign_folds`.
+    """
     from .splits.folds import assign_folds
 
     assert spec.valid is not None
-    rows = parts["train"]
-    column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
+    train = parts["train"]
+    column = None if spec.valid.column is None else _split_values(spec, train, spec.valid)
     strata = None
     if classes is not None:
-        codes = {key: part.column(spec.labels[0]).to_numpy() for key, part in parts.items()}
-        strata = codes["train"]
+        label = spec.labels[0]
+        strata = train.column(label).to_numpy()
         present, counts = np.unique(strata, return_counts=True)
         rare = present[counts.argmin()]
-        if column is None and counts.min() < spec.valid.folds:
+        number = spec.valid.folds
+        if column is None and counts.min() < number:
+            codes = {key: part.column(label).to_numpy() for key, part in parts.items()}
             has = " and ".join(f"{(own == rare).sum()} in {key}" for key, own in codes.items())
-            rule = f"{spec.valid.folds} folds need at least {spec.valid.folds} rows of each class"
-            text = f"{rule} in train, but class `{classes[rare]}` of `{spec.label}` has {has}"
-            raise InputError("data.valid", f"{text}; use fewer folds")
-    return assign_folds(spec.valid, rows.num_rows, column, strata, seed)
+            raise InputError(
+                "data.valid",
+                f"{number} folds need at least {number} rows of each class in train, but class "
+                f"`{classes[rare]}` of `{label}` has {has}; use fewer folds",
+            )
+    return assign_folds(spec.valid, train.num_rows, column, strata, seed)
 
 
 def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
@@ -247,7 +259,7 @@ def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
 def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
     """Return the values of the column by which a rule splits rows.
 
-    All rows of a group have the latest time of the group.
+    In a split by time, all rows of a group get the latest time of the group.
     """
     from .splits import split
 
@@ -277,33 +289,41 @@ def encode_label(
 
 
 def _split_train(spec: DataSpec, parts: Parts, classify: bool, seed: int) -> Parts:
-    """Move the rows of valid and test out of train, unless these splits have their own sources."""
+    """Move the rows of valid and test out of train, unless these splits have their own sources.
+
+    Args:
+        spec: The `data` section.
+        parts: The rows of each source. `train` is removed.
+        classify: True if the label has classes.
+        seed: Seed of splits by fraction and by group.
+
+    Returns:
+        The rows of all splits. `train` still has the rows of the folds of a cross-validation.
+    """
     from .splits import split
 
-    remaining = {
+    rules = {
         key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds
     }
-    if not remaining:
+    if not rules:
         return parts
     whole = parts["train"]
-    columns = {
-        str(r.column): _split_values(spec, whole, r)
-        for r in remaining.values()
-        if r.column is not None
-    }
     codes = split.assign_splits(
         whole.num_rows,
-        valid=remaining.get("valid"),
-        test=remaining.get("test"),
-        columns=columns,
+        valid=rules.get("valid"),
+        test=rules.get("test"),
+        columns={
+            str(rule.column): _split_values(spec, whole, rule)
+            for rule in rules.values()
+            if rule.column is not None
+        },
         strata=whole.column(spec.labels[0]).to_numpy() if classify else None,
         seed=seed,
     )
-    del whole
-    order = {"train": split.TRAIN, "valid": split.VALID, "test": split.TEST}
-    return parts | _distribute(
-        parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)}
-    )
+    del whole  # `_distribute` frees its columns one by one
+    split_codes = {"train": split.TRAIN, "valid": split.VALID, "test": split.TEST}
+    rows = {key: pa.array(np.flatnonzero(codes == split_codes[key])) for key in ("train", *rules)}
+    return parts | _distribute(parts, rows)
 
 
 def _distribute(parts: Parts, rows: Mapping[str, pa.Array]) -> Parts:

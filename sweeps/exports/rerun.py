@@ -78,11 +78,11 @@ class RerunComparison:
         before = dict(self.before)
         now = dict(self.now)
         for step in sorted(before.keys() | now.keys()):
-            then = before.get(step, {})
-            again = now.get(step, {})
-            for metric in (*then, *again):
+            old = before.get(step, {})
+            new = now.get(step, {})
+            for metric in (*old, *new):
                 # The texts of equal floats are equal, also those of NaN.
-                if repr(then.get(metric)) != repr(again.get(metric)):
+                if repr(old.get(metric)) != repr(new.get(metric)):
                     return step, metric
         return None
 
@@ -94,10 +94,10 @@ class RerunComparison:
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `rerun --json` prints."""
         content = dataclasses.asdict(self) | {"equal": self.equal, "steps": len(self.before)}
-        content["differs_from"] = self.difference and self.difference[0]
+        content["differs_from"] = None if self.difference is None else self.difference[0]
         del content["failed"]
-        shown: dict[str, JsonValue] = to_json_value(content)
-        return shown
+        json_object: dict[str, JsonValue] = to_json_value(content)
+        return json_object
 
     def __str__(self) -> str:
         if self.equal:
@@ -109,16 +109,18 @@ class RerunComparison:
                 steps = f"fails again after {steps}: {self.error.splitlines()[-1]}"
             return f"trial {self.trial}: {steps}"
         if self.difference is None:
-            fixed = "failed in the original run, but does not fail now"
-            broken = f"did not fail in the original run, but fails now: {self.error}"
-            return f"trial {self.trial}: {fixed if self.failed else broken}"
+            if self.failed:
+                return f"trial {self.trial}: failed in the original run, but does not fail now"
+            return (
+                f"trial {self.trial}: did not fail in the original run, but fails now: {self.error}"
+            )
         step, metric = self.difference
-        then = dict(self.before).get(step, {}).get(metric, "missing")
-        now = dict(self.now).get(step, {}).get(metric, "missing")
+        old = dict(self.before).get(step, {}).get(metric, "missing")
+        new = dict(self.now).get(step, {}).get(metric, "missing")
         error = f"\n{self.error}" if self.error else ""
         return (
-            f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now "
-            f"{now}{error}"
+            f"trial {self.trial}: differs from step {step} on: {metric} was {old} and is now "
+            f"{new}{error}"
         )
 
 
@@ -158,21 +160,21 @@ def rerun(
     original: TrialState = sweep_lookup.trial_of(study, trial)
     assert study is not None
     _refuse_unrepeatable(original)
-    again = _trial_to_repeat(space, original)
-    given = Share(cpus, gpus)
+    repeated = _trial_to_repeat(space, original)
+    wanted = Share(cpus, gpus)
     with (
-        reopened(folder, "sweeps rerun", given, address) as (scratch, address, share),
+        reopen(folder, "sweeps rerun", wanted, address) as (scratch, address, share),
         SweepSession(
-            dataclasses.replace(space, shapes=(again.shape,)),
+            dataclasses.replace(space, shapes=(repeated.shape,)),
             scratch,
             roots,
             address,
-            job={"rungs": _stops_at(original)},
+            job={"rungs": _early_stop(original)},
             share=share,
             fingerprint=study.data,
         ) as session,
     ):
-        return _compare(session, again, original)
+        return _compare(session, repeated, original)
 
 
 def _trial_to_repeat(space: Space, original: TrialState) -> Trial:
@@ -184,11 +186,12 @@ def _trial_to_repeat(space: Space, original: TrialState) -> Trial:
     return dataclasses.replace(built, seed=original.trial.seed, shape=shape)
 
 
-def _stops_at(original: TrialState) -> frozenset[int]:
-    """Return the step at which a trial that was stopped early stops again; empty for others."""
+def _early_stop(original: TrialState) -> frozenset[int]:
+    """Return the rung at which a trial that was stopped early stops again; no rung for others."""
     result = original.result
-    stopped = result.state in (State.PRUNED, State.RUNNING) and result.steps
-    return frozenset({result.steps} if stopped else ())
+    if result.state in (State.PRUNED, State.RUNNING) and result.steps:
+        return frozenset({result.steps})
+    return frozenset()
 
 
 def _refuse_unrepeatable(trial: TrialState) -> None:
@@ -210,15 +213,15 @@ def _refuse_unrepeatable(trial: TrialState) -> None:
             f"trial {trial.id} was stopped before its first report, so there is nothing to compare",
         )
     if trial.lineage:
-        text = (
+        raise InputError(
+            "trial",
             f"trial {trial.id} copied checkpoints of other trials under pbt "
-            f"({lineage_text(trial.lineage)}), so it cannot be trained alone"
+            f"({lineage_text(trial.lineage)}), so it cannot be trained alone",
         )
-        raise InputError("trial", text)
 
 
 @contextlib.contextmanager
-def reopened(
+def reopen(
     folder: Path, command: str, wanted: Share, address: str | None = None
 ) -> Iterator[tuple[Path, str | None, Share]]:
     """Prepare this process and this machine for a command that runs a sweep's trials again.
@@ -284,27 +287,22 @@ def _compare(session: SweepSession, trial: Trial, original: TrialState) -> Rerun
     ended = ending(state, clock.time(), end.state, end.error, final=end.final)
     return RerunComparison(
         trial.id,
-        before=_compared_reports(original),
-        now=_compared_reports(state),
+        before=_reports_to_compare(original),
+        now=_reports_to_compare(state),
         error=ended.result.error,
         failed=original.result.state is State.FAIL,
     )
 
 
-def _compared_reports(state: TrialState) -> Reports:
-    """Return the reports of a trial, with the metrics to compare."""
+def _reports_to_compare(state: TrialState) -> Reports:
+    """Return the reports of a trial; see `RerunComparison.before` for their metrics."""
     compared = state.objectives.reported_metrics
-    return tuple(
-        (
-            report.step,
-            {
-                name: report.metrics[name]
-                for name in compared or report.metrics
-                if name in report.metrics
-            },
-        )
-        for report in state.own_reports
-    )
+    reports = []
+    for report in state.own_reports:
+        names = compared or report.metrics
+        metrics = {name: report.metrics[name] for name in names if name in report.metrics}
+        reports.append((report.step, metrics))
+    return tuple(reports)
 
 
 def train_once(

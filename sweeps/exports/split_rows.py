@@ -16,7 +16,7 @@ from sweeps.core.host.machine_share import EVERYTHING
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.space import Space
 
-from .rerun import reopened
+from .rerun import reopen
 
 if TYPE_CHECKING:
     from sweeps.data.splits.variants import DataVariants
@@ -66,7 +66,7 @@ def _ray(folder: Path, space: Space, roots: tuple[Path, ...]) -> Iterator[None]:
     from sweeps.execution.cluster.ray_cluster import ray_connection
 
     with (
-        reopened(folder, "sweeps export --ensemble", EVERYTHING) as (scratch, address, share),
+        reopen(folder, "sweeps export --ensemble", EVERYTHING) as (scratch, address, share),
         ray_connection(space, scratch, roots, address, share),
     ):
         yield

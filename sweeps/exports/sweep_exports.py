@@ -47,7 +47,7 @@ EXCLUSIVE = (
     ("--refit", "--latest"),
     *(("--ensemble", other) for other in ("--trial", "--top", "--pareto", "--latest")),
 )
-# Why an ensemble cannot be refitted.
+# Reason why an ensemble cannot be refitted
 NO_REFIT = (
     "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would "
     "train on these rows"
@@ -55,7 +55,7 @@ NO_REFIT = (
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportResult:
     """Result of one export.
 
     Attributes:
@@ -82,7 +82,7 @@ def export(
     trust: bool = False,
     cpus: int | None = None,
     gpus: int | None = None,
-) -> list[Written]:
+) -> list[ExportResult]:
     """Export one or several trials of a sweep as bundles.
 
     Args:
@@ -122,7 +122,7 @@ def export(
         BundleError: The predictions of the bundle differ from the predictions during training.
         SweepFailed: The training loop failed during the refit.
     """
-    given = {
+    is_given = {
         "--trial": trial is not None,
         "--top": top is not None,
         "--pareto": pareto,
@@ -135,7 +135,7 @@ def export(
     if ensemble is not None and ensemble < 1:
         raise InputError("--ensemble", f"is {ensemble}, but must be at least 1")
     for first, second in EXCLUSIVE:
-        if given[first] and given[second]:
+        if is_given[first] and is_given[second]:
             raise InputError(second, f"cannot be combined with {first}")
     export_run = _Export.open(stored_sweeps.fetch(sweep), refit, latest, trust, Share(cpus, gpus))
     if not export_run.refit and (cpus is not None or gpus is not None):
@@ -143,27 +143,33 @@ def export(
             "--cpus" if cpus is not None else "--gpus",
             "is for an export that trains a model; add --refit",
         )
-    place = Path(output).resolve() if output else None
-    reuse = reuse and place is None
-    report: list[Path] = []
+    target = Path(output).resolve() if output else None
+    reuse = reuse and target is None
+    report_files: list[Path] = []
     with FolderLock(export_run.folder):
         if ensemble is None:
-            written = export_run.write(trial, top, pareto, place, reuse)
+            results = export_run.write(trial, top, pareto, target, reuse)
         else:
-            written = [export_run.write_ensemble(ensemble, place, reuse)]
-            if place is None:
-                report = content.refresh(export_run.folder, export_run.space)
-    stored_sweeps.save_exports(export_run.folder, [*(one.path for one in written), *report])
-    return written
+            results = [export_run.write_ensemble(ensemble, target, reuse)]
+            if target is None:  # the report shows ensembles in the sweep's folder
+                report_files = content.refresh(export_run.folder, export_run.space)
+    exports = [result.path for result in results]
+    stored_sweeps.save_exports(export_run.folder, [*exports, *report_files])
+    return results
 
 
 @dataclass(frozen=True)
 class _Export:
-    """One call of `export`. `folder` is the sweep's folder.
+    """One call of `export`.
 
-    `roots` are the folders of the user's modules.
-
-    `wanted` has the CPUs and GPUs of a refit. The other fields are arguments of `export`.
+    Attributes:
+        folder: The sweep's folder.
+        space: The sweep's space.
+        roots: Folders of the user's modules.
+        refit: True if the exported models are trained again.
+        latest: See `export`.
+        trust: See `export`.
+        wanted: The CPUs and GPUs of a refit.
     """
 
     folder: Path
@@ -206,7 +212,7 @@ class _Export:
 
     def write(
         self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
-    ) -> list[Written]:
+    ) -> list[ExportResult]:
         """Export the trials that the arguments of `export` select."""
         store = self.models.study_store
         if pareto:
@@ -220,18 +226,20 @@ class _Export:
             for number in numbers
         }
         reused = set()
+        # No bundle is written if one of the folders cannot be used.
         for number, target in targets.items():
             if os.path.lexists(target):
                 if not (reuse and self._holds_model(target, number)):
-                    raise _exists(target)
+                    raise _exists_error(target)
                 reused.add(number)
         place = "export" if trial is None else "--trial"
         return [
-            Written(target) if number in reused else self._write_bundle(number, target, place)
+            ExportResult(target) if number in reused else self._write_bundle(number, target, place)
             for number, target in targets.items()
         ]
 
     def _target(self, number: int, output: Path | None, several: bool) -> Path:
+        """Return the folder of a trial's export; see the argument `output` of `export`."""
         if output is not None:
             return output / format_trial_id(number) if several else output
         suffix = ""
@@ -245,56 +253,68 @@ class _Export:
         """Return whether a folder holds a bundle of the model that `export` would write."""
         store = self.models.study_store
         result = store.results()[number]
-        at: int | None
-        step: int | None
+        step = result.best_step
+        value_step = step  # the step of the search whose value the bundle records
         if self.refit:
             step = trial_refit.steps_to_train(store, number)
-            at = result.best_step if store.objectives.last_step_counts else step
+            if not store.objectives.last_step_counts:
+                value_step = step
         else:
             checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
-            at = step = result.best_step if checkpoint is None else checkpoint.best_step
-        value = None if at is None else describe_recorded(store, number, at)["value"]
-        return holds(target, {"best_step": step, "value": to_json_value(value)})
+            if checkpoint is not None:
+                step = checkpoint.best_step
+                value_step = step
+        value = None
+        if value_step is not None:
+            value = describe_recorded(store, number, value_step)["value"]
+        return holds_export(target, {"best_step": step, "value": to_json_value(value)})
 
-    def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> Written:
+    def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> ExportResult:
         """Export an ensemble; see `export`."""
         fingerprint = self.models.study_store.data
-        space = ingest.resolved(self.space, fingerprint)
+        space = ingest.resolve(self.space, fingerprint)
         ensemble_export.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
         models = replace(self.models, space=space)
         candidates = trial_choice.ensemble_candidates(models.study_store)
         if os.path.lexists(target):
             steps = {model.trial: model.step for model in candidates}
-            if reuse and holds(target, {"rounds": rounds, "candidates": steps}):
-                return Written(target)
-            raise _exists(target)
-        with self._writing(target) as work:
+            if reuse and holds_export(target, {"rounds": rounds, "candidates": steps}):
+                return ExportResult(target)
+            raise _exists_error(target)
+        with self._work_folder(target) as work:
             variants = read_splits(self.folder, space, self.roots, fingerprint)
             export = ensemble_export.EnsembleExport(models, variants)
             notes = export.export(candidates, rounds, work)
             (work / "bundle").rename(target)
-        return Written(target, notes)
+        return ExportResult(target, notes)
 
-    def _write_bundle(self, number: int, target: Path, place: str) -> Written:
+    def _write_bundle(self, number: int, target: Path, place: str) -> ExportResult:
+        """Write the bundle of a trial.
+
+        Args:
+            number: Number of the trial.
+            target: Folder of the bundle.
+            place: Name of the argument for the message if there is no model.
+        """
         training = (
-            trial_refit.refitted(self.models, number, self.wanted)
+            trial_refit.refit(self.models, number, self.wanted)
             if self.refit
             else contextlib.nullcontext()
         )
-        with self._writing(target) as work:
-            with training as refitted:
-                done = trial_export.export_trial(self.models, number, work, refitted, self.latest)
+        with self._work_folder(target) as work:
+            with training as new_model:
+                done = trial_export.export_trial(self.models, number, work, new_model, self.latest)
             if done.error is not None:
                 raise done.error
-            written = done.bundle or done.checkpoint
-            if written is None:
+            folder = done.bundle or done.checkpoint
+            if folder is None:
                 raise InputError(place, done.notes[-1])
-            written.rename(target)
-        return Written(target, (*done.notes, *_refit_notes(done.best)))
+            folder.rename(target)
+        return ExportResult(target, (*done.notes, *_refit_notes(done.best)))
 
     @contextlib.contextmanager
-    def _writing(self, target: Path) -> Iterator[Path]:
+    def _work_folder(self, target: Path) -> Iterator[Path]:
         """Yield a temporary folder on the disk of `target`, in which a bundle is written.
 
         Errors of the disk become an `InputError`.
@@ -326,19 +346,24 @@ def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
 
     The score of any other model stands in the sweep's result.
     """
-    if (refit := best.get("refit")) is None:
+    refit = best.get("refit")
+    if refit is None:
         return ()
+    note = f"trained on {trained_on(refit)}"
+    score = best["test"]
+    if score is None:
+        return (note,)
+    # A model that was trained on test cannot be scored on it.
     model = "the model before" if "test" in refit["on"] else "the new model"
-    test = best["test"]
-    score = () if test is None else (f"test score of {model}: {test:.6g}",)
-    return (f"trained on {trained_on(refit)}", *score)
+    return note, f"test score of {model}: {score:.6g}"
 
 
-def _exists(target: Path) -> InputError:
+def _exists_error(target: Path) -> InputError:
+    """Return the error to raise if the folder of an export exists."""
     return InputError("--output", f"{target} already exists; name another folder with -o")
 
 
-def holds(target: Path, facts: Mapping[str, Any]) -> bool:
+def holds_export(target: Path, facts: Mapping[str, Any]) -> bool:
     """Return whether a folder holds an undamaged bundle that records these facts.
 
     Args:

@@ -23,12 +23,12 @@ from sweeps.search.plugins import scheduler_of
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
-from .rerun import reopened, scratch_folder, train_once
+from .rerun import reopen, scratch_folder, train_once
 
 
 @contextlib.contextmanager
-def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]:
-    """Train a trial of a sweep that has ended again; see `trained_again`.
+def refit(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]:
+    """Open a sweep that has ended, and train one of its trials again; see `train_again`.
 
     Args:
         models: The models of the sweep.
@@ -40,13 +40,13 @@ def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitt
 
     Raises:
         InputError: The data has changed, or the trial needs more resources than there are. See also
-            `trained_again`.
-        SweepFailed, BundleError: See `trained_again`.
+            `train_again`.
+        SweepFailed, BundleError: See `train_again`.
     """
     store = models.study_store
     steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
     with (
-        reopened(store.folder, "sweeps export --refit", wanted) as (scratch, address, share),
+        reopen(store.folder, "sweeps export --refit", wanted) as (scratch, address, share),
         SweepSession(
             dataclasses.replace(models.space, shapes=(store.trial(number).shape,)),
             scratch,
@@ -57,12 +57,12 @@ def refitted(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitt
         ) as session,
     ):
         session.load_data()
-        with trained_again(session, store, number) as model:
+        with train_again(session, store, number) as model:
             yield model
 
 
 @contextlib.contextmanager
-def trained_again(
+def train_again(
     session: SweepSession,
     study_store: StudyStore,
     number: int,
@@ -108,14 +108,15 @@ def trained_again(
         for splits in training:
             scratch = files.enter_context(scratch_folder(folder))
             place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
+            # The train rows of a cross-validation include the rows of valid.
+            counted = set(splits) - {"valid"} if space.data.folds else splits
             model = Refitted(
                 scratch,
                 files.enter_context(local_checkpoint(place)),
                 steps,
-                # The train rows of a cross-validation include the rows of valid.
-                sum(rows[name] for name in splits if not (name == "valid" and space.data.folds)),
+                sum(rows[name] for name in counted),
                 splits=splits,
-                scored=model,
+                scored=model,  # the model that was trained without test, or None
             )
         assert model is not None
         yield model
@@ -183,11 +184,11 @@ def steps_to_train(study_store: StudyStore, number: int) -> int:
     """
     space = study_store.space
     if scheduler_of(space.scheduler).perturbs:
-        text = (
+        raise InputError(
+            "--refit",
             f"does not work with the scheduler {space.scheduler.name}, whose trials "
-            "copy checkpoints of other trials and change their own parameters"
+            "copy checkpoints of other trials and change their own parameters",
         )
-        raise InputError("--refit", text)
     if space.data.folds or space.scheduler.counts_rows:
         reports = study_store.states[number].own_reports
         metric = BEST_FOLD_STEP if space.data.folds else BEST_LOOP_STEP
@@ -219,12 +220,9 @@ def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:
             "to export"
         )
     if state.best.best_step != steps:
-        problem = (
-            f"its loop saved the model of step {state.best.best_step} instead of the model of "
-            f"the last step, {steps}"
-        )
         raise BundleError(
-            f"trial {state.id} was trained again, but {problem}; see `Current.better` of "
-            "sweeps.trial"
+            f"trial {state.id} was trained again, but its loop saved the model of step "
+            f"{state.best.best_step} instead of the model of the last step, {steps}; see "
+            "`Current.better` of sweeps.trial"
         )
     return state.best

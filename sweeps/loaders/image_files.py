@@ -54,14 +54,14 @@ def images(
         raise ValueError(f"size: must be [height, width] in pixels, got {list(size)}")
     source = find(path)
     other_columns: dict[str, pa.ChunkedArray | list[str]] = {}
-    encoded: Mapping[str, Any]
+    encoded: Mapping[str, Any]  # each image as a file or as bytes, by its name for messages
     if source.is_dir():
-        encoded = _files(source, path)
+        encoded = _find_images(source, path)
         folders = [file.parent for file in encoded.values()]
         if label is not None and source not in folders:
             other_columns[label] = [folder.name for folder in folders]
     else:
-        table = _parquet(source, path, bytes_column)
+        table = _read_parquet(source, path, bytes_column)
         encoded = {
             f"row {number}": value.get("bytes") if isinstance(value, dict) else value
             for number, value in enumerate(table.column(bytes_column).to_pylist())
@@ -76,8 +76,11 @@ def images(
     return pa.table({column: ArrowTensorArray.from_numpy(decoded)} | other_columns)
 
 
-def _files(folder: Path, path: str) -> dict[str, Path]:
-    """Return the image files of a folder, by their path in the folder, in the order of paths."""
+def _find_images(folder: Path, path: str) -> dict[str, Path]:
+    """Return the image files of a folder, by their path in the folder, in the order of paths.
+
+    `path` is the folder's path as the user wrote it, for messages.
+    """
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
     if not files:
         raise ValueError(
@@ -86,8 +89,8 @@ def _files(folder: Path, path: str) -> dict[str, Path]:
     return {str(file.relative_to(folder)): file for file in files}
 
 
-def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
-    """Read a Parquet file, and check that it has the column of images."""
+def _read_parquet(file: Path, path: str, column: str | None) -> pa.Table:
+    """Read a Parquet file, and check that it has the column of images; see `_find_images`."""
     import pyarrow.parquet as pq
 
     if not file.exists():
@@ -102,7 +105,7 @@ def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
 
 
 def _decode(encoded: Path | bytes, name: str, size: tuple[int, int], mode: str) -> np.ndarray:
-    """Decode one image, and resize it to a width and a height."""
+    """Decode one image, and resize it to a width and a height. `name` is for messages."""
     try:
         from PIL import Image
     except ModuleNotFoundError as e:

@@ -22,9 +22,9 @@ def relative_to(folder: Path) -> Iterator[None]:
 
 
 def find(path: str) -> Path:
-    """Return the path beside the space file if it exists there.
+    """Return the path in the folder of `relative_to` if the path exists there.
 
-    Else the path relative to the working directory.
+    Otherwise, return the path relative to the working directory.
     """
-    beside = _base.get() / path
-    return beside if beside.exists() else Path(path)
+    in_folder = _base.get() / path
+    return in_folder if in_folder.exists() else Path(path)

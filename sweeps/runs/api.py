@@ -37,7 +37,7 @@ from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
 from sweeps.space.python.saved_space import resumed_space, save_space, with_saved_tables
 from sweeps.stored import stored_sweeps
-from sweeps.stored.store_mirror import mirrored
+from sweeps.stored.store_mirror import mirror_to_store
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 
@@ -125,25 +125,25 @@ def run(
     tables = {} if data is None else named_tables(data)
     request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
     if request is not None:
-        space, passed = table_space(space, request)
-        tables |= passed
+        space, tables_of_space = table_space(space, request)
+        tables |= tables_of_space
     space = load(space, overrides, tables=tables)
-    all_stores = check_address(str(dir), "--dir") if is_address(dir) else None
-    root = Path(DEFAULT_ROOT if all_stores or not dir else dir)
+    store_root = check_address(str(dir), "--dir") if is_address(dir) else None
+    root = Path(DEFAULT_ROOT if store_root or not dir else dir)
     uri = given_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
     _check(space, root, storage, address=address, cpus=cpus)
     trackers = create_trackers(space)
-    earlier = _earlier_sweeps(space, all_stores or root)
+    earlier = _earlier_sweeps(space, store_root or root)
     with _new_folder(root, space.name, began) as folder:
         if space.tables:
             save_tables(space.tables, SweepFolder(folder).tables)
             space = with_saved_tables(space, folder)
             check_data(space, math.inf)
         options: dict[str, str | int | list[str] | None] = {}
-        if all_stores is not None:
-            options["store"] = stored_sweeps.new_store(all_stores, folder)
+        if store_root is not None:
+            options["store"] = stored_sweeps.new_store(store_root, folder)
         if earlier:
             from sweeps.search.earlier_trials import save as save_earlier_trials
 
@@ -169,7 +169,7 @@ def run(
                 notes=notes,
                 ends=ends,
             )
-            return _logged(sweep)
+            return _run_and_log(sweep)
 
 
 @contextlib.contextmanager
@@ -191,8 +191,8 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
         if (store := recorded_store(folder)) is not None:
             stored_sweeps.delete_store(store)
         shutil.rmtree(folder, ignore_errors=True)
-        left = root.glob("*")
-        if is_new_root and all(path.name.startswith(("mlflow.db", "mlartifacts")) for path in left):
+        names = [path.name for path in root.glob("*")]
+        if is_new_root and all(name.startswith(("mlflow.db", "mlartifacts")) for name in names):
             shutil.rmtree(root, ignore_errors=True)
         if isinstance(e, InputError):
             raise
@@ -203,7 +203,7 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
 
 
 def _end_of(minutes: float | None) -> float | None:
-    """Return when a call with this number of minutes must end, by the monotonic clock.
+    """Return when a call with this number of minutes must end, by the monotonic clock in seconds.
 
     None if there is no limit.
     """
@@ -245,7 +245,7 @@ def _check(
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
     If the script passed tables, the data is not checked, because the tables are not yet in the
-    sweep's folder.
+    sweep's folder. See `run` for the arguments.
     """
     if storage is not None:
         storages.check(storage)
@@ -264,7 +264,7 @@ def _check(
             raise InputError(infeasible)
 
 
-def _logged(sweep: SweepRun) -> SweepResult:
+def _run_and_log(sweep: SweepRun) -> SweepResult:
     """Run a sweep. Log its folder before and its result afterwards, at the level INFO."""
     log = logging.getLogger("sweeps")
     log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
@@ -347,10 +347,11 @@ def resume(
         earlier = continued.resume(changed=bool(overrides or add_trials or minutes))
         if earlier is not None:
             # The driver may have been killed before it had copied the last files to the store.
-            with mirrored(folder):
+            with mirror_to_store(folder):
                 return earlier
-        with reserve(folder.name, folder, address, cpus, gpus) as continued.share:
-            return _logged(continued)
+        with reserve(folder.name, folder, address, cpus, gpus) as share:
+            continued.share = share
+            return _run_and_log(continued)
 
 
 def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def _export(
     """Export the best trial. If the space asks for it, first train the trial again on all rows.
 
     If this training fails, export the model of the search, with a note. After a cross-validation,
-    there is no such model: the outcome then has the error, or a note if the sweep was told to end.
+    there is no such model: the result then has the error, or a note if the sweep had to end.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.bundle.sweep_models import SweepModels
@@ -144,6 +144,7 @@ def _export(
     folder = controller.folder
 
     def export(model: Refitted | None) -> Exported:
+        """Export a model that was trained again; the model of the search if there is none."""
         session.close_workers()
         controller.publish_stage("exporting the winner")
         models = SweepModels(store, space, roots_of(space), trust)
@@ -157,7 +158,7 @@ def _export(
     try:
         if reason is not None:
             raise SweepFailed(reason)
-        with trial_refit.trained_again(session, store, number, controller.why_no_training) as model:
+        with trial_refit.train_again(session, store, number, controller.why_no_training) as model:
             exported = export(model)
         if exported.error is None:
             return exported
@@ -165,17 +166,17 @@ def _export(
     except SweepsError as e:
         error = e
     log.warning("the winner was not trained on all rows: %s", error)
-    why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
+    last_line = str(error).strip().splitlines()[-1]
     command = f"{shell_command('sweeps')} export {sweep_argument(folder)} --refit"
+    cause = f"because the winner was not trained on all rows ({last_line}); `{command}` does this"
     if not space.data.folds:
         exported = export(None)
-        note = f"the exported model is that of the search, because {why}; `{command}` does this"
+        note = f"the exported model is that of the search, {cause}"
         return dataclasses.replace(exported, notes=(*exported.notes, note))
-    described = describe_recorded(store, number)
+    best = describe_recorded(store, number)
     if controller.why_no_training() is None:
-        return trial_export.Exported(described, error=error)
-    note = f"no bundle was written, because {why}; `{command}` does this"
-    return trial_export.Exported(described, notes=(note,))
+        return trial_export.Exported(best, error=error)
+    return trial_export.Exported(best, notes=(f"no bundle was written, {cause}",))
 
 
 def result_notes(
@@ -195,28 +196,29 @@ def result_notes(
         front: True if the sweep has several objectives, and therefore a Pareto front instead of a
             best trial.
     """
-    lines = []
+    notes = []
     if failures:
-        failed, error = _describe_failures(counts["failed"], failures, "")
-        lines.append(f"{failed} {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
+        text, traceback = _describe_failures(counts["failed"], failures, "")
+        last_line = traceback.splitlines()[-1]
+        notes.append(f"{text} {last_line} (all tracebacks are in sweep.log)")
     if best is not None and not best.feasible:
-        unreported = [c.metric for c in constraints if c.metric not in best.metrics]
-        never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
-        broken = ", ".join(map(str, constraints))
-        lines.append(
-            f"no trial meets the constraints ({broken}); the result is the best trial that "
-            f"violates them{never}"
+        note = (
+            f"no trial meets the constraints ({', '.join(map(str, constraints))}); the result is "
+            "the best trial that violates them"
         )
+        unreported = [c.metric for c in constraints if c.metric not in best.metrics]
+        if unreported:
+            note += f"; this trial never reported {', '.join(unreported)}"
+        notes.append(note)
     elif best is not None and best.state is State.PRUNED and not best.ended_by_time:
         steps = count_noun(best.steps, "step")
-        lines.append(f"no trial was completed; the result is one that ended early, after {steps}")
+        notes.append(f"no trial was completed; the result is one that ended early, after {steps}")
     if front:
-        how = (
-            "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports "
-            "the Pareto front"
+        notes.append(
+            "no bundle was written, because the sweep has several objectives; `sweeps export "
+            "--trial ID` exports one trial, and `sweeps export --pareto` exports the Pareto front"
         )
-        lines.append(f"no bundle was written, because the sweep has several objectives; {how}")
-    return tuple(lines)
+    return tuple(notes)
 
 
 def failure_of(
@@ -234,19 +236,17 @@ def failure_of(
     """
     if failures:
         no_value = ", and no trial has a value of the objective"
-        failed, error = _describe_failures(counts["failed"], failures, no_value)
-        return SweepFailed(f"{failed}\n{error}\n\nfolder  {folder}")
-    if reason != "interrupted":
-        hint = ""
-        limit = str(reason).partition(":")[0]
-        if limit == "--minutes" or limit.startswith("limits."):
-            more = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
-            hint = f"\nto continue the sweep with a higher limit: {resume_command(folder)} {more}"
-        why = f"the sweep ended because of {reason}" if reason else "no trial ran"
-        return SweepFailed(
-            f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}"
-        )
-    return None
+        text, traceback = _describe_failures(counts["failed"], failures, no_value)
+        return SweepFailed(f"{text}\n{traceback}\n\nfolder  {folder}")
+    if reason == "interrupted":
+        return None
+    cause = f"the sweep ended because of {reason}" if reason else "no trial ran"
+    text = f"no trial has a value of the objective ({cause})\n\nfolder  {folder}"
+    limit = str(reason).partition(":")[0]
+    if limit == "--minutes" or limit.startswith("limits."):
+        option = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
+        text += f"\nto continue the sweep with a higher limit: {resume_command(folder)} {option}"
+    return SweepFailed(text)
 
 
 def _describe_failures(
@@ -257,7 +257,8 @@ def _describe_failures(
     Args:
         count: Number of failed trials.
         failures: See `result_notes`.
-        outcome: Consequence of the failures; "" if nothing does.
+        outcome: End of the sentence about the failed trials, such as ", and no trial has a value".
+            "" if there is nothing to add.
     """
     trial, error = failures[0]
     which = f"trial {trial}" if count == 1 else f"the first one, trial {trial}"

@@ -20,7 +20,7 @@ from sweeps.space import Objective, Space
 from sweeps.space.model.conditions import Key
 from sweeps.space.python.saved_space import recorded_space
 from sweeps.space.sections.search_models import Repeats
-from sweeps.stored.stored_sweeps import opened
+from sweeps.stored.stored_sweeps import open_copy
 from sweeps.study import record_reader
 from sweeps.study.event_records import state_of
 from sweeps.study.journal_rules import UNREADABLE
@@ -28,8 +28,8 @@ from sweeps.study.objectives import Objectives
 
 NO_VALUE = "without a value"
 UNREADABLE_TRIAL = "that cannot be read"
-# Larger values are not used. A violation of this size stands for a constraint whose metric is
-# unknown.
+# Larger values are not used. The violation of a constraint whose metric is unknown is infinite, and
+# becomes this number.
 LARGEST = 1e299
 
 
@@ -47,8 +47,9 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
     sweeps: list[EarlierSweep] = []
     problems: list[Problem] = []
     for i, sweep in enumerate(space.search.earlier):
+        place = f"search.from.{i}"
         try:
-            with opened(sweep, root) as (folder, _):
+            with open_copy(sweep, root) as (folder, _):
                 earlier = _read(folder, space)
             if any(earlier.place == other.place for other in sweeps):
                 raise InputError(
@@ -59,13 +60,12 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             sweeps.append(earlier)
         except InputError as e:
             problems += [
-                Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text)
-                for p in e.problems
+                Problem(place, f"{p.place}: {p.text}" if p.place else p.text) for p in e.problems
             ]
         except UNREADABLE as e:
             problems.append(
                 Problem(
-                    f"search.from.{i}",
+                    place,
                     f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps "
                     "repair`",
                 )
@@ -87,7 +87,7 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     repeats = Repeats(**study.user_attrs.get("repeats", {}))
     _check_objectives(folder.name, objectives.objectives, space.objectives)
     earlier = recorded_space(folder)
-    left_out = Counter[str]()
+    left_out = Counter[str]()  # number of trials by the reason
     trials = []
     for trial in ByConfiguration(study, repeats).get_trials(deepcopy=False):
         if (state := state_of(trial, objectives)) is None:
@@ -110,33 +110,27 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             left_out[UNREADABLE_TRIAL] += 1
     known = {name for trial in trials for name in trial.keys}
     if not known:
-        reasons = (
-            ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3))
-            or "no dimension is in both spaces"
-        )
+        counts = [f"{count} {reason}" for reason, count in left_out.most_common(3)]
+        reasons = ", ".join(counts) or "no dimension is in both spaces"
         raise InputError(
             "",
             f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave "
             "it out",
         )
     new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
-    return EarlierSweep(
-        folder.name, recorded_store(folder) or str(folder), tuple(trials), dict(left_out), new
-    )
+    place = recorded_store(folder) or str(folder)
+    return EarlierSweep(folder.name, place, tuple(trials), dict(left_out), new)
 
 
 def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Objective]) -> None:
     """Raise an InputError if an earlier sweep has other objectives than the new sweep."""
-    if [(o.metric, o.goal) for o in theirs] != [(o.metric, o.goal) for o in ours]:
-        text, own = (
-            " and ".join(f"{o.goal} {o.metric}" for o in objectives)
-            for objectives in (theirs, ours)
-        )
-        rule = "a sweep learns only from sweeps with the same objective"
+    their_text = " and ".join(f"{o.goal} {o.metric}" for o in theirs)
+    our_text = " and ".join(f"{o.goal} {o.metric}" for o in ours)
+    if their_text != our_text:
         raise InputError(
             "",
-            f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave "
-            f"{sweep} out",
+            f"{sweep} has the objective {their_text}, but this sweep has {our_text}; a sweep "
+            f"learns only from sweeps with the same objective, so leave {sweep} out",
         )
 
 
@@ -151,14 +145,14 @@ def _earlier_trial(keys: Mapping[str, Key], trial: FrozenTrial, perturbed: bool)
         perturbed: True if PBT changed the trial's parameters. Its values at rungs are left out.
     """
     values = tuple(trial.values) if trial.state.name == "COMPLETE" else None
-    failed = trial.state.name == "FAIL" or (
-        values is not None and not all(abs(value) < LARGEST for value in values)
-    )
-    violation = sum(v for v in trial.constraints.values() if v > 0)
-    violation = math.inf if failed else min(LARGEST, float(violation))
-    rungs = {
-        step: v if abs(v) < LARGEST else math.nan
-        for step, v in trial.intermediate_values.items()
-        if not perturbed
-    }
-    return EarlierTrial(keys, rungs, None if failed else values, violation)
+    failed = trial.state.name == "FAIL"
+    if values is not None and not all(abs(value) < LARGEST for value in values):
+        failed = True
+    violation = min(LARGEST, float(sum(v for v in trial.constraints.values() if v > 0)))
+    rungs = {}
+    if not perturbed:
+        for step, value in trial.intermediate_values.items():
+            rungs[step] = value if abs(value) < LARGEST else math.nan
+    if failed:
+        return EarlierTrial(keys, rungs, None, math.inf)
+    return EarlierTrial(keys, rungs, values, violation)

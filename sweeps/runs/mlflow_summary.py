@@ -47,7 +47,7 @@ def tracker_of(space: Space, folder: Path, uri: str | None) -> MlflowTracker:
     return tracking.TrackerProcess(destination, folder / "sweep.log")
 
 
-def sweep_started(
+def started_event(
     folder: Path, space: Space, fingerprint: str, time: float, resumed: bool
 ) -> SweepStarted:
     """Return the event with which a driver announces the sweep to the trackers.
@@ -94,13 +94,14 @@ def send_again(
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     mlflow = {name: result.mlflow.get(name) for name in PLACE}
     result = dataclasses.replace(result, notes=notes, mlflow=mlflow)
-    tracker.handle(sweep_started(folder, space, fingerprint, ended, resumed=True))
-    names = [*(file.name for file in folder.glob("code*.diff")), PROVENANCE, REPORT, "report.html"]
-    files = [folder / name for name in names]
+    tracker.handle(started_event(folder, space, fingerprint, ended, resumed=True))
+    files = [*folder.glob("code*.diff")]
+    files += [folder / name for name in (PROVENANCE, REPORT, "report.html")]
     texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
-    for name, text in {**texts, RESULT: result.as_text()}.items():
+    texts[RESULT] = result.as_text()
+    for name, text in texts.items():
         tracker.handle(ArtifactSaved(ended, name, text))
-    tracker.handle(SweepEnded(ended, result, best, texts.get(REPORT, "")))
+    tracker.handle(SweepEnded(ended, result, best, report=texts.get(REPORT, "")))
     return add_mlflow(tracker, tracker.close(), result, ended)
 
 
@@ -157,8 +158,8 @@ def add_mlflow(
 
 def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
     """Return a sweep's `SweepResult.mlflow`: tracking URI, experiment and parent run."""
-    to = tracker.destination
-    values = (without_password(to.uri), to.experiment, tracker.parent)
+    destination = tracker.destination
+    values = (without_password(destination.uri), destination.experiment, tracker.parent)
     return dict(zip(PLACE, values, strict=True))
 
 
@@ -189,11 +190,11 @@ def given_uri(given: str | None, has_mlflow: bool) -> str | None:
             not list MLflow.
     """
     if given and not has_mlflow:
-        text = (
+        raise InputError(
+            "--tracking-uri",
             "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
-            "`mlflow`; add `mlflow` to `trackers`"
+            "`mlflow`; add `mlflow` to `trackers`",
         )
-        raise InputError("--tracking-uri", text)
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:
         return None

@@ -75,7 +75,7 @@ def earlier_result(
     """
     reason = result.reason
     if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:
-        reason = limit  # The earlier reason is another one.
+        reason = limit  # Otherwise, the earlier reason says more about the same limit.
     store = search.store
     if result.mlflow.get("ended"):  # MLflow missed events
         best = store.trial(int(result.best["trial"])) if result.best else None
@@ -110,9 +110,10 @@ def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
         to_run: Number of trials that have not ended.
         changed: True if the user passed new limits or additional trials.
     """
-    reason = earlier.reason
+    if to_run <= 0:
+        return False
+    has_no_value = not earlier.best and not earlier.front
+    if changed or has_no_value or earlier.reason in (None, "interrupted"):
+        return True
     # The user may have removed the cause of the failures.
-    resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
-    return to_run > 0 and (
-        reason is None or resumable or changed or not (earlier.best or earlier.front)
-    )
+    return str(earlier.reason).startswith("limits.max_failures_in_a_row")

@@ -40,11 +40,11 @@ def slots_of(space: Space, total: Mapping[str, float]) -> int:
         space: The search space.
         total: Resources of the cluster, by name.
     """
-    shapes = space.shapes
+    slots = auto_concurrency(space.shapes, total, most_trials(space))
+    sizes = {frozenset(shape.total.items()) for shape in space.shapes}
     # If trials differ in size, one more than fits waits for workers, because a small trial may
     # start before a large one that waits.
-    waiting = int(len({frozenset(shape.total.items()) for shape in shapes}) > 1)
-    return auto_concurrency(shapes, total, most_trials(space)) + waiting
+    return slots + 1 if len(sizes) > 1 else slots
 
 
 def deadline_of(session: SweepSession, ends: float | None, start: float) -> Deadline | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sweeps.bundle.bundle_model import Bundle
     from sweeps.core.result import SweepResult
-    from sweeps.exports.sweep_exports import Written
+    from sweeps.exports.sweep_exports import ExportResult
     from sweeps.sweep_report.comparison import Comparison
 
 
@@ -252,9 +252,10 @@ class Sweep:
 
         importance = sweep_importance(record_reader.read(self.folder), recorded_space(self.folder))
         series = pd.Series(dict(importance.shares), dtype="float64", name="importance")
-        series.attrs = (
-            {"unknown": importance.unknown} if importance.unknown else {"basis": importance.basis}
-        )
+        if importance.unknown:
+            series.attrs["unknown"] = importance.unknown
+        else:
+            series.attrs["basis"] = importance.basis
         return series
 
     def plot_history(self) -> plotly.graph_objects.Figure:
@@ -337,10 +338,10 @@ class Sweep:
         """
         from sweeps.stored.sweep_comparison import compare_sweeps
 
-        chosen = [other.folder if isinstance(other, Sweep) else other for other in (self, *others)]
-        return compare_sweeps([str(sweep) for sweep in chosen], self.folder.parent)
+        names = [str(sweep.folder if isinstance(sweep, Sweep) else sweep) for sweep in others]
+        return compare_sweeps([str(self.folder), *names], self.folder.parent)
 
-    def export(self, trial: int | str | None = None, **how: Any) -> list[Written]:
+    def export(self, trial: int | str | None = None, **how: Any) -> list[ExportResult]:
         """Write the bundle of a trial, or of several trials. The sweep must not be running.
 
         Args:
@@ -362,8 +363,8 @@ class Sweep:
         """
         from sweeps.exports.sweep_exports import export
 
-        chosen = None if trial in (None, "best") else str(trial)
-        return export(self.folder, trial=chosen, **how)
+        trial_id = None if trial in (None, "best") else str(trial)
+        return export(self.folder, trial=trial_id, **how)
 
     @cached_property
     def bundle(self) -> Bundle:
@@ -391,4 +392,4 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     Raises:
         InputError: No sweep matches, or several sweeps match.
     """
-    return Sweep(stored_sweeps.fetched(str(sweep), str(dir or DEFAULT_ROOT)))
+    return Sweep(stored_sweeps.fetch_named(str(sweep), str(dir or DEFAULT_ROOT)))

@@ -35,7 +35,7 @@ from sweeps.notebook.output_cell import in_notebook
 from sweeps.search.configurations import most_trials
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of, save_limits
-from sweeps.stored.store_mirror import StoreMirror, mirrored
+from sweeps.stored.store_mirror import StoreMirror, mirror_to_store
 from sweeps.study import storage as storages
 from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import TrackerHub
@@ -96,9 +96,8 @@ class SweepRun:
         self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
         self._commands = CommandQueue(self.folder)
-        self._search_loop: SearchLoop | None = (
-            None  # None until `resume` has run, or in a new sweep until the data is loaded
-        )
+        # None until `resume` has run, or in a new sweep until the data is loaded
+        self._search_loop: SearchLoop | None = None
         # When the sweep would have started if it had run without breaks, by the monotonic clock.
         self._began = clock.monotonic()
 
@@ -126,9 +125,8 @@ class SweepRun:
                 key has not signed.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
-            ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(
-                str(self.folder)
-            )
+            ended = crash_cleanup.end_leftover_ray(self.folder)
+            ended += child_processes.end(str(self.folder))
             search = self._search_loop = open_search(self.folder, self.space)
         if (earlier := read_result(self.folder)) is not None:
             limit = spent_limit(search, earlier)
@@ -152,22 +150,27 @@ class SweepRun:
         While the sweep runs, stdout goes to its log.
         """
         with live_view(self.on_progress, self.notes) as show:
-            self._publish_status = _with_stdout(show) if show else self._publish_status
-            return self._run_logged()
+            if show:
+                self._publish_status = _keep_stdout(show)
+            return self._run_with_log()
 
-    def _run_logged(self) -> SweepResult:
+    def _run_with_log(self) -> SweepResult:
+        """Run the sweep while its log gets stdout, and its store gets its files.
+
+        An error of the storage or the database gets the command that continues the sweep.
+        """
         hint = (
             "everything that the study has recorded is safe; to continue the sweep: "
             f"{resume_command(self.folder)}"
         )
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
-                with mirrored(self.folder) as self._mirror:
-                    mlflow = (
-                        mlflow_summary.tracker_of(self.space, self.folder, self.tracking_uri)
-                        if self.space.has_mlflow
-                        else None
-                    )
+                with mirror_to_store(self.folder) as self._mirror:
+                    mlflow = None
+                    if self.space.has_mlflow:
+                        mlflow = mlflow_summary.tracker_of(
+                            self.space, self.folder, self.tracking_uri
+                        )
                     result = self._run(TrackerHub(self.trackers, mlflow))
                 problem = self._mirror.problem if self._mirror is not None else None
                 return result.with_note(problem) if problem else result
@@ -183,6 +186,7 @@ class SweepRun:
                 raise
 
     def _run(self, trackers: TrackerHub) -> SweepResult:
+        """Start Ray, run the search, and close the trackers, also after an error."""
         import ray
 
         concluded: Conclusion | None = None
@@ -216,7 +220,7 @@ class SweepRun:
             if self._interrupt.asked:
                 timeout = min(timeout, STOP_WITHIN)
             until = math.inf
-            if self.ends is not None:  # A resume sends what MLflow misses.
+            if self.ends is not None:  # A resume sends the data that MLflow misses.
                 until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
             notes = trackers.close(timeout, self._publish_end_stage, until)
         result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
@@ -234,6 +238,7 @@ class SweepRun:
         self._publish_status(status)
 
     def _session(self) -> SweepSession:
+        """Return the session (Ray, worker pool and data actor), which is not started yet."""
         uri = mlflow_summary.absolute_uri(self.tracking_uri, self.folder)
         return SweepSession(
             self.space,
@@ -250,7 +255,7 @@ class SweepRun:
     def _search(self, session: SweepSession, trackers: TrackerHub, start: float) -> Conclusion:
         """Search the space and export the best trial.
 
-        `start` is how long the start of the session took, in seconds.
+        `start` is the number of seconds that the start of the session took.
         """
         from sweeps.controller.controller import SweepController
         from sweeps.controller.pool_monitor import PoolMonitor
@@ -261,7 +266,8 @@ class SweepRun:
         # A population takes turns on the slots.
         fixed = space.limits.max_concurrent_trials or space.scheduler.population
         concurrency = fixed or slots_of(space, session.cluster.total)
-        follows = fixed is None and not session.cluster.ours  # Nodes may join.
+        # Nodes may join a cluster that the sweep did not start. The number of slots then grows.
+        may_grow = fixed is None and not session.cluster.ours
         shapes = first_shapes(space, min(concurrency, max_trials))
         session.warm_workers(shapes)
         search = self._load_data(session, trackers)
@@ -276,11 +282,11 @@ class SweepRun:
             publish_status=self._show,
             configure_pool=session.configure_pool,
             monitor=PoolMonitor(session.pool, self.folder, session.prefit(shapes)),
-            slots=concurrency if follows else None,
-            slots_of=functools.partial(slots_of, space) if follows else None,
+            slots=concurrency if may_grow else None,
+            slots_of=functools.partial(slots_of, space) if may_grow else None,
             deadline=deadline_of(session, self.ends, start),
         )
-        self._run_trials(controller, max_trials if follows else concurrency)
+        self._run_trials(controller, max_trials if may_grow else concurrency)
         notes = (*self._learned_from, *session.dataset.notes)
         return conclusion.conclude(controller, session, self.trust, notes=notes)
 
@@ -292,7 +298,8 @@ class SweepRun:
         from sweeps.execution.ray_apis import tune_adapter
 
         self._publish_end_stage = controller.publish_stage
-        controller.commands.queue = self._commands  # It knows the commands to earlier processes.
+        # This queue has discarded the commands that earlier processes of the sweep got.
+        controller.commands.queue = self._commands
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
         failed = True
@@ -300,6 +307,7 @@ class SweepRun:
             controller.finish_leftover_trials()
             search = controller.search
             if controller.reason is None and search.to_run:
+                # -1: trials that the scheduler pauses start again as further samples of Ray Tune.
                 samples = -1 if search.scheduler.pauses else search.to_run
                 tune_adapter.run(controller, controller.pool, self.folder, concurrency, samples)
                 controller.publish_stage(None)
@@ -317,9 +325,8 @@ class SweepRun:
     @property
     def _learned_from(self) -> tuple[str, ...]:
         """A message for each earlier sweep from which this sweep learns."""
-        return tuple(
-            f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ())
-        )
+        sweeps = valid_origin_keys(self.folder).get("learned_from", ())
+        return tuple(f"learns from {text}" for text in sweeps)
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""
@@ -343,7 +350,7 @@ class SweepRun:
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
         trackers.publish(
-            mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, now, resumed)
+            mlflow_summary.started_event(self.folder, self.space, info.fingerprint, now, resumed)
         )
         for name, text in files.items():
             trackers.publish(ArtifactSaved(now, name, text))
@@ -382,11 +389,8 @@ class SweepRun:
         return str(written.markdown)
 
 
-def _with_stdout(callback: StatusCallback) -> StatusCallback:
-    """Return a function that calls `callback` with stdout as it is now.
-
-    This holds even after stdout has been redirected to the log.
-    """
+def _keep_stdout(callback: StatusCallback) -> StatusCallback:
+    """Return a function that calls `callback` with the present stdout, also after a redirection."""
     stdout = sys.stdout
 
     def call(status: SweepStatus) -> None:

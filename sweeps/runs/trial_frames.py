@@ -17,14 +17,14 @@ def trials_frame(study: Record | None, running: bool) -> pd.DataFrame:
         running: True if a process runs the sweep.
     """
     trials = study.trials if study is not None else ()
-    metrics = [o.metric for o in study.objectives.objectives] if study is not None else []
+    value_columns = ["value"]
+    if study is not None and len(study.objectives.objectives) > 1:
+        value_columns = [f"value.{o.metric}" for o in study.objectives.objectives]
     columns: dict[str, pd.Series] = {
         "number": pd.Series([t.number for t in trials], dtype="int64"),
         "state": pd.Series([t.result.state_name(running) for t in trials], dtype="str"),
     }
-    for i, name in enumerate(
-        [f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]
-    ):
+    for i, name in enumerate(value_columns):
         columns[name] = pd.Series(
             [t.result.values[i] if i < len(t.result.values) else None for t in trials],
             dtype="float64",

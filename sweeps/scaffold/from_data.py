@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweeps.core.metrics import usual_goal
-from sweeps.data.summary.data_summary import ColumnSummary, DataSummary, Finding, percent, shown
+from sweeps.data.summary.data_summary import (
+    ColumnSummary,
+    DataSummary,
+    Finding,
+    percent,
+    short_text,
+)
 from sweeps.data.summary.summary_text import label_text, one_line
 from sweeps.data.summary.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.space.yaml.yaml_writer import flow
@@ -129,7 +135,7 @@ def columns_of(summary: DataSummary) -> Columns:
 def _parse_reason(finding: Finding) -> str:
     """Return why a column is parsed."""
     values = "numbers" if finding.kind == "number_text" else "dates"
-    example = shown(finding.example)
+    example = short_text(finding.example)
     if finding.row > 1:
         example += f" in row {finding.row:,}"
     if finding.count:
@@ -152,10 +158,12 @@ def choices(table: Table, file: str) -> list[str]:
     lines = [_task_line(table)]
     if table.time:
         change = "for a random fifth: --set data.valid=0.2"
-        lines.append(f"trials are compared on the latest fifth by {shown(table.time)} ({change})")
+        lines.append(
+            f"trials are compared on the latest fifth by {short_text(table.time)} ({change})"
+        )
     drop = columns_of(table.summary).drop
     for name, reason in [*drop.items()][:MOST_NAMES]:
-        lines.append(f"dropped {shown(name)} ({shown(reason, 110)})")
+        lines.append(f"dropped {short_text(name)} ({short_text(reason, 110)})")
     others = len(drop) - MOST_NAMES
     if others > 0:
         lines.append(f"dropped {others} more column{'s' * (others > 1)}; see data.drop in {file}")
@@ -295,7 +303,7 @@ def _column_lines(table: Table, columns: Columns) -> list[str]:
     for key, entries in {"drop": drop, "parse": parse}.items():
         if entries:
             lines.append(f"  {key}:")
-        lines += [line(entry, shown(reason, 110), 4) for entry, reason in entries.items()]
+        lines += [line(entry, short_text(reason, 110), 4) for entry, reason in entries.items()]
     return lines
 
 

@@ -144,7 +144,7 @@ def describe_table(
     spec = DataSpec(source, label, valid, None, None, folder, parse=parse, drop_missing_label=True)
     # A frequent word such as `none` is a class, and not a marker of a missing label.
     profile = profile_columns(spec, table.select([label])).get(label, Profile(0))
-    words = " and ".join(repr(word) for word in profile.markers if profile.frequent(word))
+    words = " and ".join(repr(word) for word in profile.markers if profile.is_value(word))
     spec = replace(spec, missing={label: ()} if words else {})
     try:
         parts = read_rows(spec, {"train": table}).parts

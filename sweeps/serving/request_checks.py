@@ -21,7 +21,7 @@ from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.schema import Cell, tensor_rule
 from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.columns.column_values import to_tensor
-from sweeps.data.columns.missing import is_missing
+from sweeps.data.columns.missing import missing_test
 
 from .limits import MAX_ROWS
 
@@ -192,7 +192,7 @@ def _read_column(
     kind = kind_of(column)
     convert = kind.convert
     converted = []
-    missing = is_missing(column.missing)
+    missing = missing_test(column.missing)
     for row, value in enumerate(values):
         try:
             converted.append(convert(None if missing(value) else value))

@@ -217,7 +217,7 @@ class SweepControl:
             place: Name of the argument for messages.
 
         Returns:
-            What happened. The attribute `trial` is the id that the trial will have.
+            The outcome. Its attribute `trial` is the id that the trial will have.
 
         Raises:
             InputError: A name or a value is wrong. There is one problem for each.
@@ -225,6 +225,7 @@ class SweepControl:
                 process does not answer.
         """
         try:
+            # A value may be a scalar of NumPy.
             command = Enqueue(
                 {
                     name: value.item() if hasattr(value, "item") else value
@@ -242,13 +243,13 @@ class SweepControl:
         return is_driven(self.folder) and self._state() == "paused"
 
     def _carry_out(self, command: Command, place: str = "") -> Outcome:
-        """Send a command, and return what happened; see `_send`."""
+        """Send a command, and return the outcome; see `_send`."""
         try:
             answer = self._send(command, place)
         except DriverEnded:
             state = self._state()
             text = f"the sweep's process ended before it carried out the command ({state})"
-            raise SweepsError(f"{self.name}: {text}; {self._way_out(state)}") from None
+            raise SweepsError(f"{self.name}: {text}; {self._resume_hint(state)}") from None
         return Outcome(self.name, command.command, answer.trial, answer.text)
 
     def _send(self, command: Command, place: str = "") -> Answer:
@@ -265,10 +266,9 @@ class SweepControl:
         try:
             answer = ask(self.folder, command, self.timeout)
         except TimeoutError:
-            later = "the process has the command, and carries it out when it can"
             raise SweepsError(
                 f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; "
-                f"{later}"
+                "the process has the command, and carries it out when it can"
             ) from None
         if answer.invalid:
             raise InputError(Problem(place, problem) for problem in answer.problems)
@@ -282,7 +282,7 @@ class SweepControl:
             state = self._state()
             raise SweepsError(
                 f"{self.name}: no process runs this sweep ({state}), so it takes no commands; "
-                f"{self._way_out(state)}"
+                f"{self._resume_hint(state)}"
             )
 
     def _refuse_unknown(self, trial: str) -> None:
@@ -302,8 +302,9 @@ class SweepControl:
         """Return the state of the sweep, such as `finished`."""
         return summarize(self.folder).state if is_sweep(self.folder) else "not on this machine"
 
-    def _way_out(self, state: str) -> str:
+    def _resume_hint(self, state: str) -> str:
         """Return a text with the command that continues the sweep, or adds trials if finished."""
-        sweep = sweep_argument(self.folder)
-        more = " --add-trials N` adds trials" if state == "finished" else "` continues it"
-        return f"`{shell_command('sweeps')} resume {sweep}{more}"
+        command = f"{shell_command('sweeps')} resume {sweep_argument(self.folder)}"
+        if state == "finished":
+            return f"`{command} --add-trials N` adds trials"
+        return f"`{command}` continues it"

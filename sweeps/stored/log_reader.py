@@ -1,5 +1,6 @@
 """Read the logs of a trial's workers, for `sweeps logs`."""
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -42,15 +43,13 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
         )
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
-        if not selected and ended:
-            text = (
-                f"no rank {rank}; the ranks are 0 to {len(files) - 1}"
-                if files
-                else "the trial has no log: it has not started, or the log was deleted or replaced"
-            )
-            raise InputError("--rank" if files else trial.id, text)
+        if ended and not files:
+            text = "the trial has no log: it has not started, or the log was deleted or replaced"
+            raise InputError(trial.id, text)
+        if ended and not selected:
+            raise InputError("--rank", f"no rank {rank}; the ranks are 0 to {len(files) - 1}")
         for file in selected:
-            prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
+            prefix = f"{file.stem} | " if len(selected) > 1 else ""
             for line in _new_lines(file, offsets, ended):
                 yield prefix + line
         if ended:
@@ -69,8 +68,9 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
             call.
     """
     with open(file, "rb", opener=open_regular) as opened:
+        size = opened.seek(0, os.SEEK_END)
         # A log that grows too large is cut, so it may be shorter now.
-        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))
+        start = opened.seek(min(offsets.get(file, 0), size))
         new = opened.read()
     complete = len(new) if ended else new.rfind(b"\n") + 1
     offsets[file] = start + complete

@@ -76,23 +76,24 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
     folder = Path(sweep).resolve()
     read_origin(folder)
     if (place := place_of(folder)) is not None:
-        text = (
+        raise InputError(
+            str(folder),
             f"the study is in {without_password(place[0])}, but only a journal file can be "
-            "repaired; restore the database from a backup"
+            "repaired; restore the database from a backup",
         )
-        raise InputError(str(folder), text)
     if (store := recorded_store(folder)) is not None:
-        text = (
+        raise InputError(
+            str(folder),
             f"the sweep is stored in {store}; `{resume_command(folder)}` replaces a damaged study "
-            "by the study in the store"
+            "by the study in the store",
         )
-        raise InputError(str(folder), text)
     _check_owner(folder)
     with FolderLock(folder):
         return _repair(folder)
 
 
 def _repair(folder: Path) -> RepairResult:
+    """Repair the study, and rename a result that is damaged or does not fit the study."""
     result = SweepFolder(folder).result
     problems: list[str] = []
     kept: list[Path] = []
@@ -100,10 +101,11 @@ def _repair(folder: Path) -> RepairResult:
     if (problem := _study_problem(folder)) is not None:
         problems.append(problem)
         trials = _repair_study(folder, kept)
-    result_fault = result_error(folder)
-    if result_fault is not None:
-        problems.append(f"{RESULT}: {result_fault}")
-    if result_fault is not None or _study_problem(folder) is not None:
+    result_problem = result_error(folder)
+    if result_problem is not None:
+        problems.append(f"{RESULT}: {result_problem}")
+    # The repaired study may contradict the result.
+    if result_problem is not None or _study_problem(folder) is not None:
         kept.append(result.rename(_damaged_name(result)))
     return RepairResult(folder, tuple(problems), tuple(kept), trials)
 
@@ -132,7 +134,8 @@ def _repair_study(folder: Path, kept: list[Path]) -> dict[str, list[str]]:
 
     journal = SweepFolder(folder).journal
     data = read_bytes(journal) if journal.exists() else b""
-    rebuilt = rebuild(data, saved_space(folder)[0])
+    space, _ = saved_space(folder)
+    rebuilt = rebuild(data, space)
     if rebuilt.data != data:
         if journal.exists():
             kept.append(_damaged_name(journal))

@@ -40,7 +40,7 @@ from .store_driver import DEAD_AFTER, Driver, read_driver, read_stored
 log = logging.getLogger(__name__)
 
 # Files and folders of a sweep's folder that are not copied. `trials` has logs, which workers copy.
-LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", COMMANDS, *SCRATCH})
+NOT_COPIED = frozenset({LOCK, RAY, STAGES, "trials", COMMANDS, *SCRATCH})
 # Seconds between two rounds, in each of which the changed files are copied.
 INTERVAL = 5.0
 # Seconds to wait for an answer of the pool.
@@ -58,7 +58,7 @@ def is_copied(name: str) -> bool:
     """
     parts = name.split("/")
     return (
-        parts[0] not in LEFT_OUT
+        parts[0] not in NOT_COPIED
         and not any(part.startswith(".") for part in parts)
         and name != DRIVER
     )
@@ -70,29 +70,34 @@ def find_files(folder: Path) -> Files:
     for parent, folders, names in os.walk(folder):
         relative = Path(parent).relative_to(folder)
         folders[:] = [name for name in folders if is_copied((relative / name).as_posix())]
-        for path in (
-            Path(parent, name) for name in names if is_copied((relative / name).as_posix())
-        ):
-            with contextlib.suppress(OSError):
+        for name in names:
+            relative_name = (relative / name).as_posix()
+            if not is_copied(relative_name):
+                continue
+            path = Path(parent, name)
+            with contextlib.suppress(OSError):  # the file may have been deleted meanwhile
                 if path.is_file() and not path.is_symlink():
                     stat = path.stat()
-                    files[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
+                    files[relative_name] = (stat.st_size, stat.st_mtime_ns)
     return files
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def copy_order(names: Iterable[str]) -> list[str]:
     """Return names in the order in which files are copied.
 
     A file that says that others are complete comes after these others.
 
     >>> names = ["result.json", "origin.json", "study.journal", "bundle/manifest.json"]
-    >>> in_order([*names, "report.html"])
+    >>> copy_order([*names, "report.html"])
     ['report.html', 'bundle/manifest.json', 'origin.json', 'study.journal', 'result.json']
     """
-    last = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
-    return sorted(
-        names, key=lambda name: (last.get(name, int(name.endswith(f"/{MANIFEST}"))), name)
-    )
+    last_files = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
+
+    def position(name: str) -> tuple[int, str]:
+        group = 1 if name.endswith(f"/{MANIFEST}") else 0
+        return last_files.get(name, group), name
+
+    return sorted(names, key=position)
 
 
 def changed_files(
@@ -107,11 +112,11 @@ def changed_files(
         result_before: `result.json` as it was before the study was read. A newer `result.json` must
             wait, because it may count trials that are missing in this study.
     """
-    waits = {JOURNAL} | ({RESULT} if now.get(RESULT) != result_before else set())
-    changed = [
-        name for name, state in now.items() if before.get(name) != state and name not in waits
-    ]
-    return in_order(changed), sorted(set(before) - set(now))
+    waiting = {JOURNAL}
+    if now.get(RESULT) != result_before:
+        waiting.add(RESULT)
+    changed = [name for name, state in now.items() if before.get(name) != state]
+    return copy_order(set(changed) - waiting), sorted(set(before) - set(now))
 
 
 class StoreMirror:
@@ -200,6 +205,7 @@ class StoreMirror:
             self._end_renewals()
 
     def _run(self) -> None:
+        """Copy changed files again and again. Report an outage of the storage once."""
         while not self._stopping.wait(INTERVAL):
             try:
                 self._copy_all(open_store(self.address, patient=False))
@@ -228,21 +234,25 @@ class StoreMirror:
             self._renewals.join()
 
     def _copy_all(self, store: Store) -> None:
+        """Copy the changed files, and delete files of the store that the folder no longer has.
+
+        Afterwards, the pool deletes the checkpoints that the copied study does not need.
+        """
         with self._lock:
-            unneeded = self._unneeded()
+            unneeded = self._unneeded_checkpoints()  # before the study is read
             self._save_driver(store)
-            result = find_files(self.folder).get(RESULT)
+            result_before = find_files(self.folder).get(RESULT)
             journal = self._read_journal()
             now = find_files(self.folder)
-            changed, gone = changed_files(self._copied, now, result)
+            changed, deleted = changed_files(self._copied, now, result_before)
             for name in changed:
-                if name == RESULT:
+                if name == RESULT:  # the study comes before the result
                     self._save_journal(store, journal)
                 with contextlib.suppress(FileNotFoundError):  # Deleted meanwhile.
                     store.put(self.folder / name, name)
                 self._copied[name] = now[name]
             self._save_journal(store, journal)
-            for name in gone:
+            for name in deleted:
                 store.delete(name)
                 del self._copied[name]
             if unneeded and self.pool is not None:
@@ -262,7 +272,8 @@ class StoreMirror:
             self.taken_over = True
             raise StoreError(f"{self.address}: {driver} has taken over this sweep")
 
-    def _unneeded(self) -> tuple[str, ...]:
+    def _unneeded_checkpoints(self) -> tuple[str, ...]:
+        """Return the checkpoints that the pool may delete once a newer study is in the store."""
         if self.pool is None:
             return ()
         import ray
@@ -285,6 +296,7 @@ class StoreMirror:
         return data[: data.rfind(b"\n") + 1]
 
     def _save_journal(self, store: Store, lines: bytes) -> None:
+        """Write the study to the store if it has grown since the last time."""
         if len(lines) > max(self._journal_size, 0):
             self._put(store, JOURNAL, lines)
             self._journal_size = len(lines)
@@ -309,7 +321,7 @@ class StoreMirror:
 
 
 @contextlib.contextmanager
-def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
+def mirror_to_store(folder: Path) -> Iterator[StoreMirror | None]:
     """Within the `with` block, copy the files of a sweep to its store.
 
     Yield None if the sweep has no store.
@@ -355,8 +367,8 @@ def refuse_running(store: Store) -> None:
     )
 
 
-def is_behind(store: Store, folder: Path) -> bool:
-    """Return whether a local folder has all lines of the study in a store.
+def store_is_behind(store: Store, folder: Path) -> bool:
+    """Return whether the study in a store is at most as new as the study in a local folder.
 
     Return True if the store has no study.
     """

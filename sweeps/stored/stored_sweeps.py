@@ -36,10 +36,10 @@ from sweeps.core.text.shell_text import DEFAULT_ROOT
 
 from . import sweep_lookup
 from .store_driver import read_driver
-from .store_mirror import find_files, in_order, is_behind, is_copied, refuse_running
+from .store_mirror import copy_order, find_files, is_copied, refuse_running, store_is_behind
 
-# The files that `show` and `compare` read.
-SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
+# The files that `show` and `compare` read, beside the manifests of exports.
+FILES_TO_SHOW = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
 EXPORT_MANIFEST = re.compile(rf"exports/[^/]+/{MANIFEST}")
 
 
@@ -74,7 +74,7 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] = DEFAULT_
         refuse_running(store)
         names = [name for name in _names(store) if is_copied(name)]
         # A driver on this machine may have been killed before it had copied the end of its study.
-        if not (SweepFolder(folder).journal.is_file() and is_behind(store, folder)):
+        if not (SweepFolder(folder).journal.is_file() and store_is_behind(store, folder)):
             _download(store, names, Path(scratch))
             _replace(folder, Path(scratch), names)
     return folder
@@ -101,7 +101,7 @@ def local_folder(sweep: Path | str, root: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def fetched(sweep: str, root: str | Path) -> Path:
+def fetch_named(sweep: str, root: str | Path) -> Path:
     """Return the local folder of a sweep, which the user names in any form that `find` accepts.
 
     See `fetch`.
@@ -110,7 +110,7 @@ def fetched(sweep: str, root: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
+def open_copy(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
     """Yield a folder with the files of a sweep that `show` reads.
 
     Also yield whether the folder is a temporary copy of a sweep in a store.
@@ -135,8 +135,8 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
     ):
         folder = Path(scratch, local.name)
         folder.mkdir()
-        shown = [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)]
-        _download(store, shown, folder)
+        names = [name for name in names if name in FILES_TO_SHOW or EXPORT_MANIFEST.fullmatch(name)]
+        _download(store, names, folder)
         driver = read_driver(store)
         if driver is not None and driver.silence(time.time()) is not None:
             stack.enter_context(FolderLock(folder))  # so that the sweep is shown as running
@@ -159,20 +159,20 @@ def find(sweep: str, root: str | Path) -> Path | str:
     if not is_address(root):
         return sweep_lookup.find(sweep, Path(root))
     address = check_address(str(root), "--dir")
-    names = sorted(
-        {
-            name.partition("/")[0]
-            for name in open_store(address).files()
-            if name.count("/") == 1 and name.endswith(f"/{ORIGIN}")
-        }
-    )
-    stamp = re.compile(STAMP)
-    name = sweep_lookup.choose_name(
-        sweep, names, lambda name: (stamp.search(name) or [""])[0], root=address, given=sweep
-    )
-    if name is None:
+    names = set()
+    for file in open_store(address).files():
+        name, _, file_name = file.partition("/")
+        if file_name == ORIGIN:
+            names.add(name)
+
+    def date_and_time(name: str) -> str:
+        stamp = re.search(STAMP, name)
+        return stamp[0] if stamp else ""
+
+    match = sweep_lookup.choose_name(sweep, sorted(names), date_and_time, root=address, given=sweep)
+    if match is None:
         raise InputError(sweep, f"no sweep in {address} matches")
-    return f"{address}/{name}"
+    return f"{address}/{match}"
 
 
 def new_store(address: str, folder: Path) -> str:
@@ -222,11 +222,12 @@ def save_exports(folder: Path, exports: Iterable[Path]) -> None:
         if export.is_relative_to(folder):
             paths = [export, *export.rglob("*")]
             files = [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
-            for name in in_order(files):
+            for name in copy_order(files):
                 store.put(folder / name, name)
 
 
 def _open(sweep: str) -> Store:
+    """Open the store of a sweep by its address, and allow this process to use it."""
     address = check_address(sweep, "sweep")
     allow(address)
     return open_store(address)
@@ -257,10 +258,10 @@ def _download(store: Store, names: Iterable[str], folder: Path) -> None:
         store.get(name, folder / name)
     refuse_other_format(folder)
     if (recorded := recorded_store(folder)) != store.address:
-        text = (
-            f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
+        raise InputError(
+            store.address,
+            f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}",
         )
-        raise InputError(store.address, text)
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:
@@ -270,6 +271,6 @@ def _replace(folder: Path, new: Path, names: list[str]) -> None:
     """
     for name in find_files(folder).keys() - set(names):
         (folder / name).unlink()
-    for name in in_order(names):
+    for name in copy_order(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.move(new / name, folder / name)

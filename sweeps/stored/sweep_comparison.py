@@ -18,7 +18,7 @@ from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance
 from sweeps.sweep_report.plot_data import plot_data
 
-from .stored_sweeps import find, opened
+from .stored_sweeps import find, open_copy
 from .sweep_summary import SweepSummary, summarize
 
 
@@ -43,11 +43,14 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
         if places.count(place) > 1:
             raise InputError(sweep, "is given twice; give different sweeps")
     with contextlib.ExitStack() as stack:
-        folders = [stack.enter_context(opened(str(place), root))[0] for place in places]
-        return compare([compared(folder) for folder in folders])
+        compared = []
+        for place in places:
+            folder, _ = stack.enter_context(open_copy(str(place), root))
+            compared.append(read_for_comparison(folder))
+        return compare(compared)
 
 
-def compared(folder: Path) -> ComparedSweep:
+def read_for_comparison(folder: Path) -> ComparedSweep:
     """Read a sweep from its folder, to compare it with others.
 
     A file that cannot be read becomes a problem in the comparison.

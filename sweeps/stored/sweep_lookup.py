@@ -51,7 +51,7 @@ def _find_name(name: str, root: Path, given: str) -> Path:
     def began(name: str) -> float:
         return valid_origin_keys(root / name).get("began") or 0
 
-    names = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
+    names = sorted(file.parent.name for file in root.glob(f"*/{ORIGIN}"))
     match = choose_name(name, names, began, root=root, given=given)
     if match is not None:
         return (root / match).resolve()
@@ -84,11 +84,14 @@ def choose_name(
         InputError: Several names match.
     """
     stamped = re.compile(re.escape(name) + STAMP)
-    same = [n for n in names if n == name or name == "latest"] or [
-        n for n in names if stamped.fullmatch(n)
-    ]
-    if same:
-        return max(same, key=began)
+    if name == "latest":
+        candidates = [*names]
+    elif name in names:
+        candidates = [name]
+    else:
+        candidates = [n for n in names if stamped.fullmatch(n)]
+    if candidates:
+        return max(candidates, key=began)
     matching = [n for n in names if n.startswith(name)]
     if len(matching) > 1:
         raise InputError(
@@ -148,9 +151,8 @@ def trial_of(study: Record | None, trial_id: str) -> TrialState:
 
 def _refuse_long_path(name: str) -> None:
     """Raise InputError if a path is too long for every file system."""
-    if len(os.fsencode(name)) > 4095 or any(
-        len(os.fsencode(part)) > 255 for part in name.split("/")
-    ):
+    longest_part = max(len(os.fsencode(part)) for part in name.split("/"))
+    if len(os.fsencode(name)) > 4095 or longest_part > 255:
         raise InputError(
             f"{name[:40]}...",
             f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and "

@@ -46,32 +46,32 @@ def plot(
     space = recorded_space(folder)
     count = len(space.objectives)
     if key == "pareto" and count not in (2, 3):
-        text = (
+        raise InputError(
+            "plot_pareto",
             f"needs a sweep with two or three objectives, but this sweep has {count}; "
-            "`plot_history()` shows the first objective"
+            "`plot_history()` shows the first objective",
         )
-        raise InputError("plot_pareto", text)
     if name:
         name = dimension_of(space, name)
     study = record_reader.read(folder)
     data = None if study is None else plot_data(study, space, is_driven(folder))
-    note = ""
     if data is None or not data.ranked:
-        note = traces.NO_VALUES
-    elif name and name not in [d.name for d in data.sampled]:
+        return Figure(key, key.capitalize(), note=traces.NO_VALUES).to_plotly()
+    if not name:
+        return plots.figure(data, key, **options).to_plotly()
+    if name not in [d.name for d in data.sampled]:
         note = f"There is nothing to draw, because no trial with a value has the dimension {name}."
-    if data is None or note:
         return Figure(key, key.capitalize(), note=note).to_plotly()
-    return plots.figure(data, key, **options, **({"name": name} if name else {})).to_plotly()
+    return plots.figure(data, key, **options, name=name).to_plotly()
 
 
 def dimension_of(space: Space, name: str) -> str:
     """Return the full name of a dimension, given its full or its short name."""
-    short = short_names([d.name for d in space.dimensions])
-    full = {shortened: complete for complete, shortened in short.items()}
-    if name in short:
+    short_by_full = short_names([d.name for d in space.dimensions])
+    if name in short_by_full:
         return name
-    if name not in full:
-        text = f"the space has no dimension `{name}`; {did_you_mean(name, full)}"
+    full_by_short = {short: full for full, short in short_by_full.items()}
+    if name not in full_by_short:
+        text = f"the space has no dimension `{name}`; {did_you_mean(name, full_by_short)}"
         raise InputError("dimension", text)
-    return full[name]
+    return full_by_short[name]

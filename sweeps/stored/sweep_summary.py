@@ -92,28 +92,29 @@ class SweepSummary:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `ls --json` prints."""
-        shown: dict[str, JsonValue] = {
+        began = datetime.datetime.fromtimestamp(self.began).astimezone()
+        best: dict[str, JsonValue] | None = None
+        if self.best is not None:
+            trial, value = self.best
+            best = {"trial": trial, "value": to_json_value(value)}
+        content: dict[str, JsonValue] = {
             "sweep": self.name,
             "dir": None if self.is_copy else str(self.folder),
             "state": self.state,
-            "began": datetime.datetime.fromtimestamp(self.began)
-            .astimezone()
-            .isoformat(timespec="seconds"),
+            "began": began.isoformat(timespec="seconds"),
             "trials": {**self.trials},
             "total": self.total,
             "metric": self.metric,
-            "best": None
-            if self.best is None
-            else {"trial": self.best[0], "value": to_json_value(self.best[1])},
+            "best": best,
             "algorithm": self.algorithm,
         }
         if self.store is not None:
-            shown["store"] = self.store
+            content["store"] = self.store
         if self.learned_from:
-            shown["learned_from"] = list(self.learned_from)
+            content["learned_from"] = list(self.learned_from)
         if self.problems:
-            shown["problems"] = [str(problem) for problem in self.problems]
-        return shown
+            content["problems"] = [str(problem) for problem in self.problems]
+        return content
 
 
 def list_sweeps(root: Path) -> list[SweepSummary]:
@@ -138,7 +139,8 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     paths = SweepFolder(folder)
     stored = read_json_object(paths.origin)
     changed = paths.origin.stat().st_mtime
-    if stored is not None and (problem := format_problem(paths.origin, stored)) is not None:
+    problem = None if stored is None else format_problem(paths.origin, stored)
+    if problem is not None:
         return SweepSummary(folder.name, folder, UNREADABLE, began=changed, problems=(problem,))
     origin = valid_origin_keys(folder)
     result = read_result(folder)
@@ -146,23 +148,26 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     running = is_driven(folder)
     ended = result is not None and not running
     study = None
+    # With repeats, only the study tells the total number of trials.
     if not ended or origin.get("repeats", 1) > 1:
-        study, damage = _read_study(folder, reader)
-        problems += damage
-    trials = {} if result is None else result.trials
+        study, study_problems = _read_study(folder, reader)
+        problems += study_problems
     total = origin.get("max_trials")
+    if study is not None and total is not None:
+        total = study.total(total)
+    trials = {} if result is None else result.trials
     stages: dict[str, str] = {}
     best = None
-    winner = result.best if result is not None and ended else None
-    if winner and winner["value"] is not None:
-        best = winner["trial"], winner["value"]
-    if study is not None:
-        total = study.total(total) if total is not None else None
-        if not ended:
-            stages = _stages(folder, study) if running else {}
-            trials = _count_trials(study, running, stages)
-            if study.best is not None and (value := study.best_value) is not None:
-                best = study.best.id, value
+    if result is not None and ended:
+        if result.best and result.best["value"] is not None:
+            best = result.best["trial"], result.best["value"]
+    elif study is not None:
+        if running:
+            stages = _stages(folder, study)
+        trials = _count_trials(study, running, stages)
+        value = study.best_value
+        if study.best is not None and value is not None:
+            best = study.best.id, value
     return SweepSummary(
         name=folder.name,
         folder=folder,
@@ -204,6 +209,7 @@ def _read_study(
 
 
 def _count_trials(study: Record, running: bool, stages: dict[str, str]) -> dict[str, int]:
+    """Return the value of `SweepSummary.trials` for a sweep that has not ended."""
     counts = count_trials(trial.result for trial in study.trials)
     counts["running" if running else "interrupted"] = counts.pop("interrupted", 0) - len(stages)
     return {**counts, **Counter(_first_word(stage) for stage in stages.values())}

@@ -43,6 +43,11 @@ class _CannotCreate(Exception):
 
 
 def _create(spec: TrackerSpec, space: Space) -> Tracker:
+    """Create one tracker.
+
+    Raises:
+        _CannotCreate: See `create_trackers`.
+    """
     if not plugin_registry.is_built_in(KIND, spec.name):
         sys.path[:0] = [str(root) for root in roots_of(space) if str(root) not in sys.path]
     try:
@@ -57,7 +62,8 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
         tracker: Tracker = factory(**spec.options)
     except Exception as e:
         options = f"the options {', '.join(spec.options)}" if spec.options else "no options"
-        raise _CannotCreate(f"`{spec.name}` cannot be created with {options}: {_line(e)}") from e
+        line = f"{type(e).__name__}: {' '.join(str(e).split())}".removesuffix(": ")
+        raise _CannotCreate(f"`{spec.name}` cannot be created with {options}: {line}") from e
     missing = [name for name in PORT if not callable(getattr(tracker, name, None))]
     if missing:
         names = " and no method ".join(f"`{name}`" for name in missing)
@@ -66,7 +72,3 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
             "`close`"
         )
     return tracker
-
-
-def _line(e: Exception) -> str:
-    return f"{type(e).__name__}: {' '.join(str(e).split())}".removesuffix(": ")

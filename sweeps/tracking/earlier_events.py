@@ -33,7 +33,7 @@ class TrialHistory:
             storage.remember(self.url)
         for event in record_reader.events_of(self.folder, skip):
             if concerns_trackers(event):
-                yield with_logged_names(event)
+                yield rename_metrics(event)
 
 
 def concerns_trackers(event: TrialEvent) -> bool:
@@ -41,7 +41,7 @@ def concerns_trackers(event: TrialEvent) -> bool:
     return not isinstance(event, TrialReported) or bool(event.reports)
 
 
-def with_logged_names(event: TrialEvent) -> TrialEvent:
+def rename_metrics(event: TrialEvent) -> TrialEvent:
     """Return an event with the names of metrics that trackers get; see `Report.logged`."""
     if isinstance(event, TrialReported):
         return replace(event, reports=tuple(report.logged for report in event.reports))

@@ -75,9 +75,8 @@ class TrackerHub:
             thread.finish()
         if self.mlflow is not None:
             self.mlflow_complete = self.mlflow.close(timeout, on_wait, until)
-        return tuple(
-            note for thread in self._threads if (note := thread.join(deadline)) is not None
-        )
+        notes = [thread.join(deadline) for thread in self._threads]
+        return tuple(note for note in notes if note is not None)
 
 
 class TrackerThread:
@@ -131,13 +130,14 @@ class TrackerThread:
         return None if self.failure is None else f"tracker `{self.name}` {self.failure}"
 
     def _run(self) -> None:
+        """Hand events to the tracker until there are no more or the tracker fails. Close it."""
         while self.failure is None and (event := self._queue.get()) is not None:
             try:
                 self._tracker.handle(event)
             except BaseException as e:  # Even `sys.exit` in a tracker must leave a note.
                 log.exception("tracker `%s` failed", self.name)
                 self._drop(
-                    f"failed at {_described(event)} and gets no more events: {type(e).__name__}: "
+                    f"failed at {_event_text(event)} and gets no more events: {type(e).__name__}: "
                     f"{e} (the traceback is in sweep.log)"
                 )
         try:
@@ -155,6 +155,7 @@ class TrackerThread:
             log.warning("tracker `%s` %s", self.name, self.failure)
 
 
-def _described(event: Event) -> str:
+def _event_text(event: Event) -> str:
+    """Return the name of an event's type, with the trial if there is one."""
     name = type(event).__name__
     return f"{name} of trial {event.trial_id}" if isinstance(event, TrialEvent) else name

@@ -78,6 +78,7 @@ class JsonLinesTracker:
         self._file = path.open("a", encoding="utf-8")
 
     def _remember(self, line: bytes) -> None:
+        """Note the report or the end of a trial that a line of the file has."""
         try:
             known = json.loads(line)
             if known["type"] == "TrialReported":
@@ -91,23 +92,33 @@ class JsonLinesTracker:
         """Yield the JSON objects of an event, except those that are already in the file."""
         if isinstance(event, events.TrialReported):
             for report in event.reports:
-                if (event.trial_id, report.step) not in self._steps:
-                    self._steps.add((event.trial_id, report.step))
-                    yield _line(
-                        event, {"step": report.step, "metrics": report.metrics}, report.time
-                    )
-        elif isinstance(event, events.TrialDecided) and event.perturbation is None:
+                key = (event.trial_id, report.step)
+                if key not in self._steps:
+                    self._steps.add(key)
+                    content = {"step": report.step, "metrics": report.metrics}
+                    yield _line(event, content, report.time)
             return
-        elif not (isinstance(event, events.TrialEnded) and event.trial_id in self._ended):
-            if isinstance(event, events.TrialEnded) and event.result.state is not State.RUNNING:
+        if isinstance(event, events.TrialDecided) and event.perturbation is None:
+            return
+        if isinstance(event, events.TrialEnded):
+            if event.trial_id in self._ended:
+                return
+            if event.result.state is not State.RUNNING:  # an interrupted trial may continue
                 self._ended.add(event.trial_id)
-            yield _line(event, to_json(event), event.time)
+        yield _line(event, to_json(event), event.time)
 
 
-def _line(event: events.Event, content: dict[str, object], time: float) -> dict[str, JsonValue]:
-    at = datetime.datetime.fromtimestamp(time, datetime.UTC).isoformat(timespec="milliseconds")
+def _line(event: events.Event, content: dict[str, object], seconds: float) -> dict[str, JsonValue]:
+    """Return the JSON object of an event.
+
+    Args:
+        event: The event.
+        content: The content, apart from type, time and trial.
+        seconds: Time of the event, in seconds since the epoch.
+    """
+    time = datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")
     trial = {"trial": event.trial_id} if isinstance(event, events.TrialEvent) else {}
-    return json_value({"type": type(event).__name__, "time": at, **trial, **content})
+    return json_value({"type": type(event).__name__, "time": time, **trial, **content})
 
 
 def to_json(event: events.Event) -> dict[str, object]:
@@ -117,25 +128,25 @@ def to_json(event: events.Event) -> dict[str, object]:
     """
     match event:
         case events.SweepStarted(space=space):
-            objectives = [{"metric": o.metric, "goal": o.goal} for o in space.objectives]
-            names = {
+            return {
                 "sweep": event.sweep,
                 "name": space.name,
                 "resumed": event.history is not None,
-                "objectives": objectives,
-            }
-            return names | {
-                name: getattr(event, name) for name in ("fingerprint", "git_commit", "git_dirty")
+                "objectives": [{"metric": o.metric, "goal": o.goal} for o in space.objectives],
+                "fingerprint": event.fingerprint,
+                "git_commit": event.git_commit,
+                "git_dirty": event.git_dirty,
             }
         case events.TrialStarted(trial=trial):
-            content = {
+            return {
                 "params": trial.params,
                 "preprocessor": trial.chain,
                 "scaling": trial.shape.scaling,
                 "data": trial.data,
                 "seed": trial.seed,
+                "repeat_of": trial.repeat_of,
+                "enqueued": trial.enqueued,
             }
-            return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
         case events.AttemptStarted():
             return {"attempt": event.attempt, "places": [asdict(place) for place in event.places]}
         case events.AttemptFailed():

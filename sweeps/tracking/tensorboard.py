@@ -84,6 +84,7 @@ class TensorBoardTracker:
             self._writers.popitem()[1].close()
 
     def _start(self, event: SweepStarted) -> None:
+        """Find the folder of the runs. After a resume, write incomplete runs again."""
         self._folder = SweepFolder(event.folder).tensorboard
         self._objectives = [objective.metric for objective in event.space.objectives]
         if event.history is None:
@@ -98,6 +99,7 @@ class TensorBoardTracker:
             self.handle(earlier)
 
     def _writer(self, number: int) -> Any:
+        """Return the writer of a trial's run, which is opened if necessary."""
         from torch.utils import tensorboard
 
         if number not in self._writers:

@@ -80,11 +80,11 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(
     shutil.copytree(path, again)
     training = load_bundle(again).manifest.training
     facts = {name: training.get(name) for name in ("best_step", "value")}
-    assert sweep_exports.holds(again, facts)
-    assert not sweep_exports.holds(again, facts | {"value": -1.0}), "it went on since"
-    assert not sweep_exports.holds(again, facts | {"best_step": 7})
+    assert sweep_exports.holds_export(again, facts)
+    assert not sweep_exports.holds_export(again, facts | {"value": -1.0}), "it went on since"
+    assert not sweep_exports.holds_export(again, facts | {"best_step": 7})
     (again / "MLmodel").write_text("changed")
-    assert not sweep_exports.holds(again, facts) and not sweep_exports.holds(
+    assert not sweep_exports.holds_export(again, facts) and not sweep_exports.holds_export(
         tmp_path / "none", facts
     )
 

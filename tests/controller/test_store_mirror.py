@@ -24,8 +24,8 @@ from sweeps.stored.store_driver import DEAD_AFTER, Driver, read_driver
 from sweeps.stored.store_mirror import (
     StoreMirror,
     changed_files,
+    copy_order,
     find_files,
-    in_order,
     is_copied,
 )
 from tests.commands import space_of
@@ -100,7 +100,7 @@ def test_after_a_round_the_store_has_the_files_of_the_folder(
     assert {n: s for n, s in after.items() if n not in waits} == {
         n: s for n, s in now.items() if n not in waits
     }
-    assert changed == in_order(changed)
+    assert changed == copy_order(changed)
     if "result.json" in changed:
         assert now["result.json"] == result and changed[-1] == "result.json", (
             "the study is there before the result that counts it"
@@ -169,7 +169,7 @@ def test_at_the_end_a_silent_storage_leaves_a_note(
 def test_silent_process_changes_nothing_after_takeover(bucket: Any, folder: Any, left: Any) -> None:
     stores.allow(ADDRESS)
     text = "process 7 on elsewhere has taken over this sweep; this process has stopped"
-    with pytest.raises(SweepsError, match=text), store_mirror.mirrored(folder) as mirror:
+    with pytest.raises(SweepsError, match=text), store_mirror.mirror_to_store(folder) as mirror:
         (bucket / NAME / "study.journal").write_text("of the other process")
         (bucket / NAME / "driver.json").write_text(json.dumps(left))
         (folder / "study.journal").write_text("1\n2\n3\n4\n")
@@ -238,7 +238,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(
 
 
 def test_a_sweep_without_a_store_has_no_mirror(tmp_path: Path) -> None:
-    with store_mirror.mirrored(tmp_path) as mirror:
+    with store_mirror.mirror_to_store(tmp_path) as mirror:
         assert mirror is None
 
 

@@ -167,7 +167,7 @@ def test_the_export_of_another_trial_is_trained_on_all_rows_too(
 def test_the_final_training_has_all_cpus_if_ray_is_our_own(
     clean_ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train = trial_refit.trained_again
+    train = trial_refit.train_again
 
     @contextlib.contextmanager
     def train_in_our_ray(session: SweepSession, *arguments: Any) -> Iterator[Any]:
@@ -178,7 +178,7 @@ def test_the_final_training_has_all_cpus_if_ray_is_our_own(
             session.cluster = cluster
             yield model
 
-    monkeypatch.setattr(trial_refit, "trained_again", train_in_our_ray)
+    monkeypatch.setattr(trial_refit, "train_again", train_in_our_ray)
     swept(tmp_path, "rows_threads", "valid: 0.2")
     assert (tmp_path / "log.jsonl.threads").read_text().split() == ["1", "1", "5"]
 

@@ -50,10 +50,9 @@ def test_large_data_is_streamed_if_the_space_allows_it(
 ) -> None:
     monkeypatch.setattr(ingest, "STREAM_FROM", 50_000)
     assert ingest.choose(space("{train: rows.parquet, valid: 0.2}")).mode == "stream"
-    assert ingest.resolved(space("{train: rows.parquet, valid: 0.2}")).data.ingest == "stream"
+    assert ingest.resolve(space("{train: rows.parquet, valid: 0.2}")).data.ingest == "stream"
     assert (
-        ingest.resolved(space("{train: rows.parquet, valid: 0.2}"), "0" * 64).data.ingest
-        == "memory"
+        ingest.resolve(space("{train: rows.parquet, valid: 0.2}"), "0" * 64).data.ingest == "memory"
     ), "a sweep keeps its way"
     refused = ingest.choose(space("{train: rows.parquet, valid: 0.2, label: a}", "xgboost"))
     assert refused.mode == "memory"
@@ -93,4 +92,4 @@ def test_the_size_of_many_files_is_estimated_from_some_of_them(
 def test_a_space_without_data_stays_as_it_is(space: Any) -> None:
     ingested = space("{train: rows.parquet, valid: 0.2}")
     without = replace(ingested, data=replace(ingested.data, train=""))
-    assert ingest.resolved(without) is without
+    assert ingest.resolve(without) is without

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.checks.label_checks import infer_task, positive_last
+from sweeps.data.checks.label_checks import infer_task, order_classes
 from sweeps.data.load_data import load_splits, summarize_source
 from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.summary_text import label_text
@@ -26,7 +26,7 @@ def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
 def last(values: list[Any], task: str | None, positive: Any) -> tuple[Any, Any]:
     data: Any = SimpleNamespace(positive=positive)
     inferred, classes = infer_task("left", task, column(values))
-    return inferred, positive_last(data, inferred, classes)
+    return inferred, order_classes(data, inferred, classes)
 
 
 @pytest.mark.parametrize(

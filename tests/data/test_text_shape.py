@@ -14,7 +14,7 @@ import pytest
 
 from sweeps.core.errors import InputError
 from sweeps.data.load_data import load_splits
-from sweeps.data.sources.data_files import Source, find_files, unsupported
+from sweeps.data.sources.data_files import Source, find_files, unsupported_text
 from sweeps.data.sources.file_blocks import COLUMN_BLOCK
 from sweeps.data.sources.schema_probe import probe_schemas
 from sweeps.data.sources.sources import read_source
@@ -344,7 +344,7 @@ def test_other_formats_are_named_with_a_loader(tmp_path: Path, name: str, call: 
     with pytest.raises(InputError) as e:
         read_source(Source(name, tmp_path, "data.train"))
     assert call in str(e.value) and 'data.train: "my_loader:rows"' in str(e.value)
-    assert "loader" not in unsupported("rows.unknown")
+    assert "loader" not in unsupported_text("rows.unknown")
 
 
 def test_a_file_is_read_with_its_keys(tmp_path: Path) -> None:

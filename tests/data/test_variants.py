@@ -332,8 +332,8 @@ def test_a_large_table_reaches_workers_with_the_same_values(
     rows.to_parquet(tmp_path / "a.parquet")
     asked = spec("a.parquet", tmp_path, label="y", valid=Split("fraction", fraction=1 / 3))
     frames = []
-    for limit in (chain_fitter.LARGE, 0):
-        monkeypatch.setattr(chain_fitter, "LARGE", limit)
+    for limit in (chain_fitter.LARGE_TABLE, 0):
+        monkeypatch.setattr(chain_fitter, "LARGE_TABLE", limit)
         actor = new_actor(tmp_path / str(limit), 1, 2)
         (tmp_path / str(limit)).mkdir()
         actor.load(request(asked))
@@ -356,7 +356,7 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(
     from sweeps.data import chain_fitter
     from sweeps.space import Step
 
-    monkeypatch.setattr(chain_fitter, "LARGE", 1)
+    monkeypatch.setattr(chain_fitter, "LARGE_TABLE", 1)
 
     files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20}))
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))

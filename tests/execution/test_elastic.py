@@ -122,7 +122,7 @@ def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any) -> 
     import pandas as pd
     import pyarrow as pa
 
-    from sweeps.data.columns.tables import part_of, split_equally
+    from sweeps.data.columns.tables import rows_of_rank, split_equally
 
     frame = pd.DataFrame(
         {"a": range(11), "b": [None, 1.0] * 5 + [2.0], "c": pd.Categorical(list("xyzxyzxyzxy"))}
@@ -134,4 +134,6 @@ def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any) -> 
             for part in split_equally(pa.Table.from_pandas(frame, preserve_index=False), workers)
         ]
         for rank in range(workers):
-            pd.testing.assert_frame_equal(part_of(whole, workers, rank).to_pandas(), ahead[rank])
+            pd.testing.assert_frame_equal(
+                rows_of_rank(whole, workers, rank).to_pandas(), ahead[rank]
+            )

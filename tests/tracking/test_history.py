@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.runs.mlflow_summary import sweep_started
+from sweeps.runs.mlflow_summary import started_event
 from sweeps.study import record_reader
 from sweeps.study.events import SweepEnded
 from sweeps.tracking import TrackerHub
@@ -51,7 +51,7 @@ def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
     folder.mkdir()
     hub = TrackerHub([("jsonl", JsonLinesTracker())])
     monkeypatch.setattr(test_crash, "TrackerHub", lambda: hub)
-    hub.publish(sweep_started(folder, space, "0" * 64, 1.0, resumed=False))
+    hub.publish(started_event(folder, space, "0" * 64, 1.0, resumed=False))
     test_crash.drive(space, folder)
     hub.publish(SweepEnded(2.0, None))
     assert hub.close(20.0) == ()
@@ -59,6 +59,6 @@ def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
     whole = (folder / "events.jsonl").read_bytes()
     (folder / "events.jsonl").write_bytes(whole[: int(kept * len(whole))])
     again = TrackerHub([("jsonl", JsonLinesTracker())])
-    again.publish(sweep_started(folder, space, "0" * 64, 3.0, resumed=True))
+    again.publish(started_event(folder, space, "0" * 64, 3.0, resumed=True))
     assert again.close(20.0) == ()
     check(folder)

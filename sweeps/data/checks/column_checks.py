@@ -5,7 +5,7 @@ The check runs before any step is fitted. Pure functions, no I/O.
 
 import fnmatch
 import glob
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns
@@ -14,7 +14,7 @@ from sweeps.space import Dimension, Space, Step
 from sweeps.space.model.templates import Template, walk
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
-from .named_columns import nearest_column
+from .named_columns import column_suggestion
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # Beginnings of the names of types that the keyword "categorical" leaves out
@@ -32,19 +32,19 @@ _NOT_CATEGORICAL = (
     "arrow.",
     "pandas.",
 )
-# Types of pandas that Arrow stores as other values. A bundle gets the values of pandas, and refuses
-# them
-_PANDAS = "pandas."
-# Beginnings of the names of types, with the advice. A frame that is prepared has names of pandas,
-# such as `datetime64[us]`
-_ENCODER = "add an encoder, such as `preprocessor: [OneHotEncoder]`"
-_DAYS = 'write `data.parse: {{{name}: "%Y-%m-%d"}}`'
+# Beginning of the names of extension types of pandas, such as `pandas.period`. Arrow stores a
+# column of such a type as other values. No step can change it: a bundle gets pandas' own values
+# and refuses them.
+_PANDAS_TYPES = "pandas."
+_PARSE_DATES = 'write `data.parse: {{{name}: "%Y-%m-%d"}}`'
+# The advice about a column that the trainer cannot read, by the beginning of the name of its type.
+# A prepared column has a name of pandas, such as `datetime64[us]`. The first match counts.
 _REMEDIES = {
-    "text": _ENCODER,
+    "text": "add an encoder, such as `preprocessor: [OneHotEncoder]`",
     "category": "add an encoder that makes numbers, such as `preprocessor: [OneHotEncoder]`",
-    "timestamp": _DAYS,
-    "date": _DAYS,
-    _PANDAS: "convert {them} to dates (`to_timestamp()`), numbers or texts",
+    "timestamp": _PARSE_DATES,
+    "date": _PARSE_DATES,
+    _PANDAS_TYPES: "convert {them} to dates (`to_timestamp()`), numbers or texts",
     "duration": "convert {them} to numbers, for example with `dt.total_seconds()`",
     "": "name {them} in `columns` of a step that makes numbers of {them}",
 }
@@ -57,7 +57,7 @@ def check_step_columns(
     features: Iterable[str],
     label: Label | None,
     source: str,
-    removed: Iterable[str] = (),
+    removed: Collection[str] = (),
     params: Template = None,
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps and constraints exist.
@@ -81,64 +81,75 @@ def check_step_columns(
         `preprocessor.0.StandardScaler.columns.1`.
     """
     names = sorted(features)
-    left_out = frozenset(removed)
-    expanded = False  # whether a step so far makes columns such as `color_red` of `color`
+    expanded = False  # True after a step that makes columns such as `color_red` of `color`
+    where = f"`{source}`"
     problems = []
     for step in steps_of(chain):
-        for path, want in selectors(step.columns, f"{step.path}.columns"):
-            if not _may_exist(want, names, expanded):
-                where = f"`{source}`" + " or in the output of earlier steps" * expanded
-                text = _not_found(want, names, where=where, label=label, removed=left_out)
+        for path, selector in selectors(step.columns, f"{step.path}.columns"):
+            if not _may_exist(selector, names, expanded):
+                text = _not_found(selector, names, where=where, label=label, removed=removed)
                 problems.append(Problem(path, text))
         if ":" in step.name:  # user code may make columns with any name
             return problems
-        expanded = expanded or step.name in EXPANDING
-    for path, want in _constrained(params):
-        if not _may_exist(want, names, expanded):
-            text = f"no column `{want}` reaches the trainer; {nearest_column(want, names)}"
+        if step.name in EXPANDING:
+            expanded = True
+            where = f"`{source}` or in the output of earlier steps"
+    for path, name in _constraint_columns(params):
+        if not _may_exist(name, names, expanded):
+            text = f"no column `{name}` reaches the trainer; {column_suggestion(name, names)}"
             problems.append(Problem(path, text))
     return problems
 
 
-def _may_exist(want: str, names: Sequence[str], expanded: bool) -> bool:
-    """Return whether a name or a pattern can select a column, perhaps one that a step makes."""
-    if want in (*SELECTOR_WORDS, *names) or fnmatch.filter(names, want):
+def _may_exist(selector: str, names: Sequence[str], expanded: bool) -> bool:
+    """Return whether a name, a keyword or a pattern can select a column.
+
+    Args:
+        selector: The name, keyword or pattern.
+        names: Columns of the data.
+        expanded: True if an earlier step makes further columns such as `color_red` of `color`.
+    """
+    if selector in (*SELECTOR_WORDS, *names) or fnmatch.filter(names, selector):
         return True
     starts = (name.translate(_SAFE_CHARACTERS) + "_" for name in names)
-    return expanded and (glob.has_magic(want) or want.startswith(tuple(starts)))
+    return expanded and (glob.has_magic(selector) or selector.startswith(tuple(starts)))
 
 
 def _not_found(
-    want: str, names: Sequence[str], where: str, label: Label | None, removed: frozenset[str]
+    selector: str, names: Sequence[str], where: str, label: Label | None, removed: Collection[str]
 ) -> str:
     """Return the reason why no column that reaches a step has a name, or matches a pattern."""
-    if want in label_columns(label):
-        return f"`{want}` is the label, which no step may change"
-    if want in removed:
-        return f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
-    if glob.has_magic(want):
-        return f"no column in {where} matches `{want}`; {nearest_column(want, names)}"
-    return f"no column `{want}` in {where}; {nearest_column(want, names)}"
+    if selector in label_columns(label):
+        return f"`{selector}` is the label, which no step may change"
+    if selector in removed:
+        return (
+            f"`{selector}` is not a feature, because data.drop, data.weight or a split removes it"
+        )
+    suggestion = column_suggestion(selector, names)
+    if glob.has_magic(selector):
+        return f"no column in {where} matches `{selector}`; {suggestion}"
+    return f"no column `{selector}` in {where}; {suggestion}"
 
 
-def _constrained(params: Template) -> Iterator[tuple[str, str]]:
+def _constraint_columns(params: Template) -> Iterator[tuple[str, str]]:
     """Yield the path and the name of each column that a constraint names.
 
     A constraint that is tuned is checked in its trials.
     """
     params = params if isinstance(params, dict) else {}
     for key in ("monotone_constraints", "interaction_constraints"):
-        given = params.get(key)
-        if isinstance(given, (dict, tuple, list)):
-            named = given if isinstance(given, dict) else walk(given)
-            yield from ((f"params.{key}", name) for name in named if isinstance(name, str))
+        constraint = params.get(key)
+        if isinstance(constraint, (dict, tuple, list)):
+            # A dict has the names as keys. Lists have the names, or numbers of columns.
+            values = constraint if isinstance(constraint, dict) else walk(constraint)
+            yield from ((f"params.{key}", name) for name in values if isinstance(name, str))
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
-    """Return problems if each variant and each chain gives the trainer a column it cannot read.
+    """Return problems if the trainer cannot read a column, whatever the tuned keys are.
 
-    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is
-    returned then.
+    If only some data variants have such a column, their trials fail, but the sweep does not.
+    Nothing is returned then.
 
     Args:
         space: The search space.
@@ -146,44 +157,54 @@ def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Proble
             with their types. See `column_types.type_name`.
     """
     steps = [*steps_of(space.sections.get("preprocessor"))]
-    unread = [
-        {
-            name: refused
-            for name, kind in columns.items()
-            if (refused := _unread_kind(name, kind, steps, space.trainer_definition))
-        }
-        for columns in types
-    ]
-    if not all(unread):
+    variants = []
+    for columns in types:
+        unread = {}
+        for name, kind in columns.items():
+            if unread_kind := _unread_kind(name, kind, steps, space.trainer_definition):
+                unread[name] = unread_kind
+        variants.append(unread)
+    if not all(variants):
         return []
-    return unread_problems(unread[0], space.trainer.name or "the trainer")
+    return unread_problems(variants[0], space.trainer.name or "the trainer")
 
 
 def _unread_kind(column: str, kind: str, steps: Sequence[Step], trainer: TrainerDefinition) -> str:
-    """Return the type of a column that the trainer cannot read; "" if it may be able to."""
-    if kind.startswith(_PANDAS):
+    """Return the type that a column has after the steps, if the trainer cannot read this type.
+
+    Return "" if the trainer may be able to read it. Only the output of `Categorizer` is known to
+    be categories. Another step that may change the column may also make numbers of it.
+    """
+    if kind.startswith(_PANDAS_TYPES):
         return kind
-    changing = {step.name for step in steps if _may_change(step, column, kind)}
-    if not trainer.reads_numbers or (changing and trainer.reads_categories):
+    if not trainer.reads_numbers:
         return ""
-    if changing == {"Categorizer"}:
+    changing = {step.name for step in steps if _may_change(step, column, kind)}
+    if not changing:
+        return kind
+    if changing == {"Categorizer"} and not trainer.reads_categories:
         return "category"
-    return "" if changing else kind
+    return ""
 
 
 def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:
-    """Return one problem for each type of the columns that a trainer cannot read."""
+    """Return one problem for each type of the columns that a trainer cannot read.
+
+    Args:
+        columns: Type of each column that the trainer cannot read, by name.
+        trainer: Name of the trainer, for messages.
+    """
     problems = []
     for kind in dict.fromkeys(columns.values()):
         names = [name for name in columns if columns[name] == kind]
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         remedy = next(_REMEDIES[start] for start in _REMEDIES if kind.startswith(start))
-        what = kind if kind == "text" else f"of the type {kind}"
-        text = (
-            f"{first_of([f'`{name}`' for name in names])} {verb} {what}, which {trainer} cannot "
-            f"read, and no step encodes {them}"
-        )
         remedy = remedy.format(them=them, name=names[0])
+        type_text = kind if kind == "text" else f"of the type {kind}"
+        text = (
+            f"{first_of([f'`{name}`' for name in names])} {verb} {type_text}, which {trainer} "
+            f"cannot read, and no step encodes {them}"
+        )
         problems.append(
             Problem("space.preprocessor", f"{text}; {remedy}, or add {them} to data.drop")
         )

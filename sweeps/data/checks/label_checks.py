@@ -51,11 +51,11 @@ def check_same_task(
         A problem for each source that differs from the first.
     """
     problems = []
+    first, first_task, first_classes = labels[0]
     for source, task, classes in labels[1:]:
-        first, wanted, known = labels[0]
-        if (task, classes) != (wanted, known):
+        if (task, classes) != (first_task, first_classes):
             own = _describe_task(task, classes)
-            other = _describe_task(wanted, known)
+            other = _describe_task(first_task, first_classes)
             problems.append(
                 Problem(
                     "data.train",
@@ -69,10 +69,10 @@ def check_same_task(
 def _describe_task(task: str | None, classes: Classes | None) -> str:
     if classes is None:
         return f"{task} without classes"
-    return f"{task} with the classes {_shown(classes)}"
+    return f"{task} with the classes {_list_classes(classes)}"
 
 
-def _shown(classes: Classes) -> str:
+def _list_classes(classes: Classes) -> str:
     return first_of([repr(value) for value in classes], 8)
 
 
@@ -110,7 +110,7 @@ def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str
 
 
 def _with_integers(parts: Parts, label: str) -> Parts:
-    """Return tables with a label of integers, if its values are floats that are all integers."""
+    """Convert a label of floats to integers in all tables, if all its values are whole numbers."""
     columns = {key: part.column(label) for key, part in parts.items()}
     if not all(pa.types.is_floating(column.type) for column in columns.values()):
         return dict(parts)
@@ -118,11 +118,11 @@ def _with_integers(parts: Parts, label: str) -> Parts:
         integers = {key: column.cast(pa.int64()) for key, column in columns.items()}
     except pa.ArrowInvalid:
         return dict(parts)
-    at = parts["train"].column_names.index(label)
-    return {key: part.set_column(at, label, integers[key]) for key, part in parts.items()}
+    index = parts["train"].column_names.index(label)
+    return {key: part.set_column(index, label, integers[key]) for key, part in parts.items()}
 
 
-def missing_labels(label: str, count: int, split: str) -> Problem:
+def missing_labels_problem(label: str, count: int, split: str) -> Problem:
     """Return the problem that `count` rows of a split have no label."""
     return Problem(
         "data.label",
@@ -168,10 +168,11 @@ def infer_task(
     task = _usual_task(values) if requested is None else requested
     if task == "regression":
         if pa.types.is_large_string(kind):
-            text = (
-                f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"
+            raise InputError(
+                "data.task",
+                f"regression needs numbers, but `{label}` holds text, such as "
+                f"{values[0].as_py()!r}",
             )
-            raise InputError("data.task", text)
         return task, None
     if task == "binary" and count != 2:
         raise InputError("data.task", f"binary needs 2 classes, but `{label}` has {count}")
@@ -182,7 +183,7 @@ def _check_present(label: str, columns: Mapping[str, pa.ChunkedArray]) -> None:
     """Raise an InputError if values of the label are missing or infinite."""
     for key, column in columns.items():
         if column.null_count:
-            raise InputError(missing_labels(label, column.null_count, key))
+            raise InputError(missing_labels_problem(label, column.null_count, key))
         if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
             row = pc.index(pc.is_inf(column), True).as_py() + 1
             raise InputError(
@@ -205,8 +206,10 @@ def _usual_task(values: pa.Array) -> str:
     return "binary" if count == 2 else "multiclass"
 
 
-def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> Classes | None:
-    """Return the classes, the positive class last if `data.positive` names one.
+def order_classes(spec: DataSpec, task: str | None, classes: Classes | None) -> Classes | None:
+    """Return the classes in the order of their codes.
+
+    If `data.positive` names the positive class, it comes last. Otherwise the order is unchanged.
 
     Raises:
         InputError: The label does not have two classes, or does not have this class.
@@ -221,7 +224,7 @@ def positive_last(spec: DataSpec, task: str | None, classes: Classes | None) -> 
             f"must be one of two classes, got {spec.positive!r}; the label is "
             f"{_describe_task(task, classes)}",
         )
-    return tuple(sorted(classes or (), key=positives.__contains__))
+    return tuple(value for value in classes or () if value not in positives) + tuple(positives)
 
 
 def infer_tasks(
@@ -257,17 +260,17 @@ def infer_tasks(
     flags = [name for name, (_, classes) in tasks.items() if classes and {*classes} <= {0, 1}]
     for name, (_, classes) in tasks.items():
         if name not in (*numbers, *flags):
-            text = (
-                f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set "
-                "`data.task: regression`"
+            raise InputError(
+                "data.label",
+                f"`{name}` has the classes {_list_classes(classes or ())}; {rule}; for numbers, "
+                "set `data.task: regression`",
             )
-            raise InputError("data.label", text)
     if numbers:
-        text = (
+        raise InputError(
+            "data.label",
             f"`{flags[0]}` has classes, but `{numbers[0]}` has numbers; {rule}; to predict all of "
-            "them as numbers, set `data.task: regression`"
+            "them as numbers, set `data.task: regression`",
         )
-        raise InputError("data.label", text)
     return MULTILABEL, None
 
 
@@ -283,10 +286,12 @@ def missing_class_notes(
         classes: The classes, indexed by code. None for a regression.
         parts: The splits by name.
     """
+    if classes is None:
+        return ()
     notes = []
-    for name, table in parts.items() if classes else ():
+    for name, table in parts.items():
         present = set(table.column(label).unique().to_pylist())
-        absent = [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]
+        absent = [f"`{value}`" for code, value in enumerate(classes) if code not in present]
         if absent:
             notes.append(f"the {name} split has no row of class {first_of(absent, 3)} of `{label}`")
     return tuple(notes)

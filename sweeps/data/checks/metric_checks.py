@@ -49,36 +49,26 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
         `objective` or `eval_metric`.
     """
     definition = space.trainer_definition
-    reports: Mapping[Any, Sequence[str]] = definition.metrics
+    reported: Mapping[Any, Sequence[str]] = definition.metrics
     params = space.sections.get("params", {})
-    if task is None or task not in reports or not isinstance(params, dict):
+    if task is None or task not in reported or not isinstance(params, dict):
         return []
     if problems := _check_objective(str(params.get("objective", "")), task):
         return problems
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
-    goals = _check_goals(space) if definition.all_metrics else []
-    if lacking := next((note for note in notes if "valid split has no row" in note), None):
-        goals += [
-            Problem(
-                key,
-                f"`{metric}` needs rows of every class, but {lacking}; "
-                "choose another metric or change data.valid",
-            )
-            for key, metric in _objective_metrics(space).items()
-            if metric.startswith("valid-") and "auc" in metric
-        ]
+    goal_problems = _check_goals(space) if definition.all_metrics else []
+    goal_problems += _check_classes(space, notes)
     if definition.additional_metrics:
-        return goals
+        return goal_problems
     named = _objective_metrics(space)
     named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
-    split_problems = (
-        _check_metric(key, metric, task, reports, computed)
-        for key, metric in named.items()
-        if metric not in COSTS
-    )
-    return [problem for problem in split_problems if problem is not None] + goals
+    for key, metric in named.items():
+        problem = _check_metric(key, metric, task, reported, computed)
+        if problem is not None:
+            problems.append(problem)
+    return problems + goal_problems
 
 
 def _check_objective(objective: str, task: str) -> list[Problem]:
@@ -134,7 +124,7 @@ def _objective_metrics(space: Space) -> dict[str, str]:
 
 
 def _objectives(space: Space) -> dict[str, Objective]:
-    """Return the objectives by their key in the space file: `objective`, or `objective.0`."""
+    """Return the objectives by their key in the space file: `objective`, or `objective.0` etc."""
     if len(space.objectives) == 1:
         return {"objective": space.objectives[0]}
     return {f"objective.{i}": objective for i, objective in enumerate(space.objectives)}
@@ -144,27 +134,30 @@ def _check_metric(
     key: str,
     metric: str,
     task: str,
-    reports: Mapping[Any, Sequence[str]],
+    reported: Mapping[Any, Sequence[str]],
     computed: Mapping[str, metrics.Metric],
 ) -> Problem | None:
     """Return the problem of a metric that the trainer does not report for a task.
+
+    Costs, and names with a parameter such as `error@0.7`, are no problem.
 
     Args:
         key: The metric's key in the space file.
         metric: The metric.
         task: The label's task.
-        reports: `TRAINER["metrics"]`.
+        reported: `TRAINER["metrics"]`.
         computed: Further metrics that the trainer reports as `valid-NAME`.
     """
-    tasks = {name: expand(known) for name, known in reports.items()}
+    by_task = {name: full_names(names) for name, names in reported.items()}
     for name, known in computed.items():
-        for each in known.tasks:
-            tasks.setdefault(each, []).append(f"valid-{name}")
-    if "@" in metric or metric in tasks[task]:
+        for known_task in known.tasks:
+            by_task.setdefault(known_task, []).append(f"valid-{name}")
+    if metric in COSTS or "@" in metric or metric in by_task[task]:
         return None
-    other_tasks = [name for name, known in tasks.items() if metric in known]
+    other_tasks = [name for name, names in by_task.items() if metric in names]
+    # The message names a task of several label columns only if no other task has the metric.
     other_tasks = [name for name in other_tasks if name not in SEVERAL] or other_tasks
-    valid_metrics = [name for name in expand(reports[task]) if name.startswith("valid-")]
+    valid_metrics = [name for name in full_names(reported[task]) if name.startswith("valid-")]
     if other_tasks:
         others = (
             "a classification"
@@ -180,25 +173,26 @@ def _check_metric(
                 "unless the space file sets `data.task`)"
             )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
-    elif (match := _nearest(metric, tasks[task])) is not None:
+    elif (match := _nearest_metric(metric, by_task[task])) is not None:
         text = f"is not a metric of this trainer; did you mean `{match}`?"
     else:
-        more = ", ..." if len(valid_metrics) > MOST_LISTED else ""
-        more += ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
-        text = (
-            "is not a metric of this trainer; valid: "
-            f"{', '.join(valid_metrics[:MOST_LISTED])}{more}"
-        )
+        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics[:MOST_LISTED])}"
+        if len(valid_metrics) > MOST_LISTED:
+            text += ", ..."
+        if computed:
+            text += ", or `valid-` and the name of a scorer of scikit-learn"
     return Problem(key, f"`{metric}` {text}")
 
 
-def _nearest(metric: str, valid: Sequence[str]) -> str | None:
+def _nearest_metric(metric: str, valid: Sequence[str]) -> str | None:
     """Return the valid metric that a user probably meant, such as `valid-auc` for `auc`.
 
     Return None if no metric is similar.
     """
     name = f"valid-{metrics.base_name(metric)}"
-    return name if name in valid else closest(metric, valid) or closest(name, valid, cutoff=0.85)
+    if name in valid:
+        return name
+    return closest(metric, valid) or closest(name, valid, cutoff=0.85)
 
 
 def _check_goals(space: Space) -> list[Problem]:
@@ -206,19 +200,38 @@ def _check_goals(space: Space) -> list[Problem]:
 
     Higher values of these metrics are always better.
     """
+    scorers = metrics.SCORERS.keys() - metrics.OWN.keys()
     return [
         Problem(
             f"{key}.goal",
-            f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write "
-            "`goal: maximize`",
+            f"`{objective.metric}` is a scorer of scikit-learn, and a higher value is better; "
+            "write `goal: maximize`",
         )
-        for key, o in _objectives(space).items()
-        if o.goal == "minimize"
-        and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
+        for key, objective in _objectives(space).items()
+        if objective.goal == "minimize" and objective.metric.removeprefix("valid-") in scorers
     ]
 
 
-def expand(names: Sequence[str]) -> list[str]:
+def _check_classes(space: Space, notes: Sequence[str]) -> list[Problem]:
+    """Return a problem for each objective that is an AUC, if valid lacks a class.
+
+    See `check_metrics` for the notes.
+    """
+    lacking = next((note for note in notes if "valid split has no row" in note), None)
+    if lacking is None:
+        return []
+    return [
+        Problem(
+            key,
+            f"`{metric}` needs rows of every class, but {lacking}; "
+            "choose another metric or change data.valid",
+        )
+        for key, metric in _objective_metrics(space).items()
+        if metric.startswith("valid-") and "auc" in metric
+    ]
+
+
+def full_names(names: Sequence[str]) -> list[str]:
     """Return the full names of metrics.
 
     A name without a prefix gives two full names, with `valid-` and with `train-`.

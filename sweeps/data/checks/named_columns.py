@@ -31,10 +31,11 @@ def split_columns(spec: DataSpec) -> set[str]:
     return {str(name) for name in (*columns, spec.group) if name is not None}
 
 
-def nearest_column(name: str, names: Iterable[str]) -> str:
+def column_suggestion(name: str, names: Iterable[str]) -> str:
     """Return the end of a message about a missing column.
 
-    The end suggests the most similar name, or lists the existing names.
+    The end suggests the most similar name, or lists the existing names. Of more than 12 names, it
+    lists the first ten.
     """
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
@@ -58,6 +59,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     """
     present = columns["train"]
     problems = check_dropped(spec, present)
+    # The keys of the `data` section, with the columns that they name
     named: list[tuple[str, str | None]] = [("label", name) for name in spec.labels]
     named += [(f"parse.{name}", name) for name in spec.parse]
     named += [(f"missing.{name}", name) for name in spec.missing if name != "*"]
@@ -65,7 +67,7 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     named += [("group", spec.group)]
     splits = split_rules(spec).items()
     named += [(key, rule.column) for key, rule in splits if rule.column != spec.group]
-    problems += _missing(named, spec, present)
+    problems += _missing_columns(named, spec, present)
     for key, names in columns.items():
         differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
         if text := differences_text(differences, "; "):
@@ -75,16 +77,20 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     return problems
 
 
-def _missing(
+def _missing_columns(
     named: Iterable[tuple[str, str | None]], spec: DataSpec, present: Sequence[str]
 ) -> list[Problem]:
     """Return a problem for each name that is no column.
 
-    `named` has the keys of the `data` section and the names.
+    Args:
+        named: Pairs of a key of the `data` section and the name, which may be None.
+        spec: The `data` section.
+        present: The columns of the data.
     """
     return [
         Problem(
-            f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
+            f"data.{key}",
+            f"`{spec.train}` has no column `{name}`; {column_suggestion(name, present)}",
         )
         for key, name in named
         if name is not None and name not in present
@@ -93,4 +99,4 @@ def _missing(
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
     """Check that the columns in `data.drop` exist; `present` has all column names."""
-    return _missing([("drop", name) for name in spec.drop], spec, present)
+    return _missing_columns([("drop", name) for name in spec.drop], spec, present)

@@ -54,7 +54,7 @@ class SourceInfo:
     files: SourceFiles | None = None
 
 
-def check_data(space: Space, most: float = MAX_BYTES) -> None:
+def check_data(space: Space, max_bytes: float = MAX_BYTES) -> None:
     """Check the data of a space; see the module's docstring.
 
     Log a warning for each split that lacks a class.
@@ -62,14 +62,14 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
     Args:
         space: The search space. The function checks every data variant, and the columns that are
             named in preprocessing steps.
-        most: Largest number of bytes that are read for this.
+        max_bytes: Largest number of bytes of values that are read for this.
 
     Raises:
         InputError: The data has problems. The error lists all of them, with their positions in the
             space file.
     """
     if space.data.given:
-        _DataCheck(space, most).run()
+        _DataCheck(space, max_bytes).run()
 
 
 class _DataCheck:
@@ -79,12 +79,13 @@ class _DataCheck:
         known: Facts about the sources so far, by split and source. None if the source has a problem
             or is not checked.
         labels: Name, task and classes of each source whose label is known, by `DataSpec.source`.
+        bytes_left: Number of bytes that may still be read.
         lacking: See `Splits.lacking`.
     """
 
-    def __init__(self, space: Space, most: float):
+    def __init__(self, space: Space, max_bytes: float):
         self.space = space
-        self.most = most
+        self.bytes_left = max_bytes
         self.known: dict[tuple[str, str], SourceInfo | None] = {}
         self.labels: dict[str, tuple[str, str | None, Classes | None]] = {}
         self.lacking: tuple[str, ...] = ()
@@ -175,18 +176,18 @@ class _DataCheck:
             if known is not None:
                 self.labels[spec.source] = (spec.train, *known)
             return
-        columns = {rule.column for rule in split_rules(spec).values()} | {spec.group}
-        columns |= {*spec.labels, *spec.weight_columns, *spec.parse}
-        wanted = sorted(name for name in columns if name is not None)
-        if spec.folds and not wanted:
-            wanted = [*probed["train"].names[:1]]
-        if not wanted or len(files) < len(probed):
+        columns = _deciding_columns(spec)
+        # Folds need at least the number of rows, which any column has.
+        if spec.folds and not columns:
+            columns = [*probed["train"].names[:1]]
+        if not columns or len(files) < len(probed):
             return
-        size = sum(estimate_bytes(source_files, wanted) for source_files in files.values())
-        if size > self.most:
+        size = sum(estimate_bytes(source_files, columns) for source_files in files.values())
+        if size > self.bytes_left:
             return
-        self.most -= size
-        tables = {key: read_columns(source_files, wanted) for key, source_files in files.items()}
+        self.bytes_left -= size
+        tables = {key: read_columns(source_files, columns) for key, source_files in files.items()}
+        # The other columns are not read, so they cannot be dropped, and do not tell copies of rows.
         spec = replace(spec, drop=(), drop_duplicates=False)
         splits = split_rows(spec, tables, self.space.search.seed)
         self.lacking += splits.lacking
@@ -204,7 +205,8 @@ class _DataCheck:
         labels = list(self.labels.values())
         problems = []
         for problem in check_same_task(labels):
-            source = problem.text.split("`")[1]  # the message begins with the name of the source
+            # The message begins with "the label of `SOURCE`".
+            source = problem.text.split("`")[1]
             problems.append(Problem(_option_path(self.space, "train", source), problem.text))
         return problems or check_metrics(self.space, labels[0][1], self.lacking)
 
@@ -245,6 +247,13 @@ def _removed(spec: DataSpec, names: Iterable[str]) -> set[str]:
     return {*names} & {*spec.labels, *spec.drop, *spec.weight_columns, *split_columns(spec)}
 
 
+def _deciding_columns(spec: DataSpec) -> list[str]:
+    """Return the columns that decide about splits, classes and weights; see `_check_values`."""
+    columns = {rule.column for rule in split_rules(spec).values()} | {spec.group}
+    columns |= {*spec.labels, *spec.weight_columns, *spec.parse}
+    return sorted(name for name in columns if name is not None)
+
+
 def _option_path(space: Space, key: str, value: Any) -> str:
     """Return the path of the option of `data.KEY` with this value.
 
@@ -252,10 +261,12 @@ def _option_path(space: Space, key: str, value: Any) -> str:
     """
     from sweeps.space.model.templates import dimensions, tuned_data
 
-    for dim in dimensions(tuned_data(space.sections).get(key)):
-        for i, option in enumerate(dim.options):
-            if option.value == value or (isinstance(option.value, dict) and value in option.value):
-                return f"{dim.name}.{dim.kind}.{i}"
+    for dimension in dimensions(tuned_data(space.sections).get(key)):
+        for i, option in enumerate(dimension.options):
+            # An option of `data.train` may be a mapping of a function to its arguments.
+            names = option.value if isinstance(option.value, dict) else [option.value]
+            if value in names:
+                return f"{dimension.name}.{dimension.kind}.{i}"
     return f"data.{key}"
 
 
@@ -267,14 +278,16 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
         problems: The problems. If the place of a problem is a key, such as `data.label`, the key's
             position in the space file becomes the place. Other places are kept.
     """
-    located = {_located(space, p) if _KEY.match(p.place) else p: None for p in problems}
+    located = {_add_position(space, problem) for problem in problems}
     return InputError(sorted(located, key=_position_in_file))
 
 
-def _located(space: Space, problem: Problem) -> Problem:
-    """Return a problem of a key with the key's position as the place."""
-    place = space.place(problem.place)
+def _add_position(space: Space, problem: Problem) -> Problem:
+    """Return a problem with the position of its key as the place; see `locate_problems`."""
     key = problem.place
+    if not _KEY.match(key):
+        return problem
+    place = space.place(key)
     if space.is_passed:
         place, key = place_and_key(place, key)
     return Problem(place, f"{key}: {problem.text}" if key else problem.text)
@@ -310,8 +323,10 @@ def _position_in_file(problem: Problem) -> tuple[int, int, int, Problem]:
 
     Problems without a position, such as those of `--set`, come last.
     """
-    at = re.search(r":(\d+):(\d+)\Z", problem.place)
-    return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
+    position = re.search(r":(\d+):(\d+)\Z", problem.place)
+    if position is None:
+        return (1, 0, 0, problem)
+    return (0, int(position[1]), int(position[2]), problem)
 
 
 def _probe_source(source: Source) -> SourceInfo | None:

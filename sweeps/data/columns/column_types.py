@@ -32,8 +32,14 @@ CODES_SHARE = 0.95
 EXTENSION_KEY = b"ARROW:extension:name"
 # The texts that pandas reads as booleans
 _BOOLEANS = "^(True|TRUE|true|False|FALSE|false)$"
-# Types of which `canonical_table` makes numbers or booleans
-_NUMBERS = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+# Arrow's tests for the types of which `canonical_table` makes numbers or booleans
+_TYPE_TESTS = (
+    types.is_boolean,
+    types.is_integer,
+    types.is_floating,
+    types.is_decimal,
+    types.is_null,
+)
 
 
 def string_array(*words: str) -> pa.Array:
@@ -56,13 +62,11 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa.ChunkedArray:
-    """Return a column of texts in which some texts are null, with or without spaces around them.
-
-    Blank texts are null, too.
+    """Replace some texts of a column by null, also if there are spaces around them.
 
     Args:
-        column: The column.
-        texts: The texts.
+        column: A column of texts.
+        texts: The texts to replace. Blank texts are replaced if "" is among them.
     """
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(trimmed, value_set=texts.cast(column.type))
@@ -73,7 +77,7 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa
 
 def is_number_or_boolean(kind: pa.DataType) -> bool:
     """Return whether `canonical_table` makes numbers or booleans of a type."""
-    return any(is_of_type(kind) for is_of_type in _NUMBERS)
+    return any(is_of_type(kind) for is_of_type in _TYPE_TESTS)
 
 
 def extension_name(field: pa.Field) -> str:
@@ -85,9 +89,10 @@ def extension_name(field: pa.Field) -> str:
 
 
 def type_name(field: pa.Field) -> str:
-    """Return how messages name the type of a column: "text", "category", or the name of the type.
+    """Return the type of a column that steps or trainers may refuse; "" for numbers and booleans.
 
-    Return "" for numbers and booleans.
+    The type is "text", "category", or Arrow's name of the type. Unlike `describe_type`, the
+    function knows extension types and dictionaries.
     """
     if extension := extension_name(field):
         return extension
@@ -116,7 +121,7 @@ def infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.null_count == len(column):
         return column.cast(pa.float64())
     try:
-        float(pc.first(column).as_py())
+        float(pc.first(column).as_py())  # one text that is no number is enough
     except ValueError:
         if pc.all(pc.match_substring_regex(column, _BOOLEANS)).as_py():
             return parse_text(column, pa.bool_())
@@ -147,6 +152,7 @@ def has_codes(texts: pa.ChunkedArray) -> bool:
 
 
 def _plain_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Remove spaces and a leading `+`, which Arrow does not accept in numbers."""
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
 
 
@@ -160,7 +166,10 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def describe_type(kind: pa.DataType) -> str:
-    """Return the name of a type for messages."""
+    """Return the name of a type for messages: "text", or Arrow's name, such as "int64".
+
+    The column must be canonical; see `canonical_table`.
+    """
     return "text" if pa.types.is_large_string(kind) else str(kind)
 
 

@@ -28,20 +28,21 @@ BOOLEAN_WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": Tru
 class _Summary(str):
     """A short description that an error message shows in place of an array, a list or a mapping."""
 
-    __repr__ = str.__str__
+    __repr__ = str.__str__  # messages show it without quotes
 
-    @classmethod
-    def of(cls, value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, Mapping):
-            return cls(f"a mapping with {len(value)} keys")
-        if not isinstance(value, np.ndarray | list | tuple):
-            return value
-        try:
-            return cls(f"an array of shape {np.asarray(value).shape}")
-        except ValueError:
-            return cls("lists of different lengths")
+
+def _summarize(value: Any) -> Any:
+    """Return a value as messages show it: a summary of a large value, or a scalar of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return _Summary(f"a mapping with {len(value)} keys")
+    if not isinstance(value, np.ndarray | list | tuple):
+        return value
+    try:
+        return _Summary(f"an array of shape {np.asarray(value).shape}")
+    except ValueError:
+        return _Summary("lists of different lengths")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class InvalidColumnValue(Problem):
     @classmethod
     def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidColumnValue:
         """Create the problem and its message. In the message, rows are counted from 1."""
-        value = _Summary.of(value)
+        value = _summarize(value)
         return cls(
             "input",
             f"column `{column}` holds {value!r} in row {row + 1}, but {rule}",
@@ -117,15 +118,22 @@ def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
     """Convert numbers to an integer dtype.
 
     If a value is missing or does not fit the dtype, such as 1.5, all values become floats.
+
+    Args:
+        numbers: The column.
+        dtype: The dtype of NumPy or pandas, such as "int64" or "Int64".
     """
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
-        exact = numbers.to_numpy()
+        values = numbers.to_numpy()
     else:
-        exact = numbers.to_numpy("float64", na_value=np.nan)
-        if not (np.isfinite(exact) & (exact == np.trunc(exact)) & (np.abs(exact) < 2**53)).all():
-            return pd.Series(exact, index=numbers.index)
-    whole = exact.astype(dtype.lower(), copy=False)
-    return pd.Series(whole if (whole == exact).all() else exact, index=numbers.index)
+        values = numbers.to_numpy("float64", na_value=np.nan)
+        # From 2**53, a float does not tell which integer it was read from.
+        exact = np.isfinite(values) & (values == np.trunc(values)) & (np.abs(values) < 2**53)
+        if not exact.all():
+            return pd.Series(values, index=numbers.index)
+    integers = values.astype(dtype.lower(), copy=False)
+    fits = (integers == values).all()
+    return pd.Series(integers if fits else values, index=numbers.index)
 
 
 def to_booleans(values: pd.Series) -> pd.Series:
@@ -135,7 +143,8 @@ def to_booleans(values: pd.Series) -> pd.Series:
     `object`.
     """
     known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
-    return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)
+    all_known = known.map(lambda v: isinstance(v, bool)).all()
+    return known.astype(bool if all_known else object)
 
 
 def to_text(values: pd.Series) -> pd.Series:
@@ -161,11 +170,12 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         InputError: A value is not a date, has a time zone although the dtype has none, or is
             outside the range of the dtype.
     """
-    aware = "," in dtype  # then each row may have its own offset, as in summer and winter
+    has_zone = "," in dtype  # then each row may have its own offset, as in summer and winter
 
-    def parse(some: pd.Series) -> pd.Series | None:
+    def parse(rows: pd.Series) -> pd.Series | None:
+        """Return the dates; None if one has a wrong time zone, or does not fit the dtype."""
         try:
-            parsed = pd.to_datetime(some, errors="coerce", format="ISO8601", utc=aware)
+            parsed = pd.to_datetime(rows, errors="coerce", format="ISO8601", utc=has_zone)
             return parsed.astype(dtype)
         except (TypeError, ValueError):
             return None
@@ -176,11 +186,12 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
         counts = range(1, len(values))
         row = bisect.bisect_left(counts, True, key=lambda n: parse(values.iloc[:n]) is None)
         zone = pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
-        which = f"within the range of {dtype}" if aware or zone is None else "without a time zone"
+        wrong_zone = zone is not None and not has_zone
+        limit = "without a time zone" if wrong_zone else f"within the range of {dtype}"
         raise InputError(
             InvalidColumnValue.create(
                 name,
-                f"must hold dates {which}, such as 2026-01-31T12:00:00, as in training",
+                f"must hold dates {limit}, such as 2026-01-31T12:00:00, as in training",
                 row,
                 values.iloc[row],
             )
@@ -233,20 +244,18 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
         ValueError, TypeError, KeyError, OverflowError: The value is not an array of this type and
             shape.
     """
-    array = (
-        _array(value["data"]).reshape([int(n) for n in value["shape"]])
-        if isinstance(value, Mapping)
-        else _array(value)
-    )
+    if isinstance(value, Mapping):
+        array = _array(value["data"]).reshape([int(n) for n in value["shape"]])
+    else:
+        array = _array(value)
     if array.dtype.kind not in NUMERIC_KINDS or not array.ndim:
         raise ValueError("not an array of numbers")
     if shape is not None and array.shape != tuple(shape):
         if array.ndim > 1:
             raise ValueError("wrong shape")
         array = array.reshape(shape)
-    wanted = np.dtype(dtype)
-    typed = array.astype(wanted, copy=False)
-    if wanted.kind != "f" and not (typed == array).all():
+    typed = array.astype(dtype, copy=False)
+    if typed.dtype.kind != "f" and not (typed == array).all():
         raise ValueError("the type cannot hold the values")
     return typed
 

@@ -19,6 +19,7 @@ from sweeps.core.text.suggestions import did_you_mean
 
 from .column_types import is_number_or_boolean, is_text
 from .column_values import (
+    NUMERIC_KINDS,
     tensors_to_arrays,
     to_booleans,
     to_dates,
@@ -64,11 +65,8 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
         return InputColumn(field.name, "number", "float32" if narrow else "float64")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return InputColumn(
-            field.name,
-            "time",
-            "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]",
-        )
+        zone = ", UTC" if getattr(kind, "tz", None) else ""
+        return InputColumn(field.name, "time", f"datetime64[us{zone}]")
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if is_text(value):
         return InputColumn(field.name, "text", "str")
@@ -127,7 +125,7 @@ def is_categorical(values: pd.Series) -> bool:
         return True
     if values.dtype != object:
         return False
-    first = next((v for v in values if not (v is None or v is pd.NA or v is np.nan)), None)
+    first = next((v for v in values if v is not None and v is not pd.NA and v is not np.nan), None)
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
@@ -148,15 +146,15 @@ def check_readable(prepared: pd.DataFrame, label: Label | None, trainer: Trainer
     kinds = prepared.drop(columns=[*label_columns(label)], errors="ignore").dtypes
     if kinds.empty:
         raise InputError(PREPROCESSOR_KEY, "no column is left for the model to read")
-    others = {
-        str(name): "text" if kind == "str" else str(kind)
-        for name, kind in kinds.items()
-        if not (kind.kind in "biuf" or (kind == "category" and trainer.reads_categories))
-    }
-    if others:
+    unread = {}
+    for name, kind in kinds.items():
+        readable = kind.kind in NUMERIC_KINDS or (kind == "category" and trainer.reads_categories)
+        if not readable:
+            unread[str(name)] = "text" if kind == "str" else str(kind)
+    if unread:
         from sweeps.data.checks.column_checks import unread_problems
 
-        raise InputError(unread_problems(others, "the trainer"))
+        raise InputError(unread_problems(unread, "the trainer"))
 
 
 def select_columns(
@@ -179,39 +177,38 @@ def select_columns(
     Raises:
         InputError: One of the names or patterns matches no column, or is the label.
     """
-    wanted = default if columns is None else columns
-    if isinstance(wanted, str):
-        wanted = (wanted,)
+    selectors = default if columns is None else columns
+    if isinstance(selectors, str):
+        selectors = (selectors,)
     names = [str(n) for n in frame.columns]
-    words: dict[str, Callable[[pd.Series], bool]] = {
+    keywords: dict[str, Callable[[pd.Series], bool]] = {
         "numeric": is_number,
         "categorical": is_categorical,
         "all": lambda _: True,
     }
     chosen: set[str] = set()
     problems = []
-    for want in map(str, wanted):
-        if want in names:
-            chosen.add(want)
-        elif want in words:
-            chosen.update(n for n in names if words[want](frame[n]))
-        elif want in label_columns(label):
-            text = f"{step}: `{want}` is the label, which no step may change"
+    for selector in map(str, selectors):
+        if selector in names:
+            chosen.add(selector)
+        elif selector in keywords:
+            chosen.update(n for n in names if keywords[selector](frame[n]))
+        elif selector in label_columns(label):
+            text = f"{step}: `{selector}` is the label, which no step may change"
             problems.append(Problem(PREPROCESSOR_KEY, text))
-        elif matched := fnmatch.filter(names, want):
+        elif matched := fnmatch.filter(names, selector):
             chosen.update(matched)
         else:
-            text = f"no column matches `{want}`" if glob.has_magic(want) else f"no column `{want}`"
-            problems.append(
-                Problem(PREPROCESSOR_KEY, f"{step}: {text}; {did_you_mean(want, names)}")
-            )
+            verb = "matches " if glob.has_magic(selector) else ""
+            text = f"{step}: no column {verb}`{selector}`; {did_you_mean(selector, names)}"
+            problems.append(Problem(PREPROCESSOR_KEY, text))
     if problems:
         raise InputError(problems)
     return tuple(n for n in names if n in chosen)
 
 
 def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Return names for new columns.
+    """Return names for new columns, as similar as possible to the wanted names.
 
     A number is added to a name that is in `taken` or repeated, such as `x_2` for `x`.
 
@@ -220,8 +217,8 @@ def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
     """
     used = set(taken)
     names = []
-    for want in wanted:
-        base = name = want.translate(str.maketrans("[]<", "()_"))
+    for wanted_name in wanted:
+        base = name = wanted_name.translate(str.maketrans("[]<", "()_"))
         count = 1
         while name in used:
             count += 1

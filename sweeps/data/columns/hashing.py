@@ -20,11 +20,12 @@ from .tables import Parts
 if TYPE_CHECKING:
     import pandas as pd
 
-VALID = "valid"
-SHARE = "rows"
+# The purposes of a mask: the rows of valid, and the rows that `data.rows` takes
+VALID_PURPOSE = "valid"
+SHARE_PURPOSE = "rows"
 
 
-def below(
+def hash_mask(
     table: pa.Table, columns: Sequence[str], share: float, purpose: str, seed: int
 ) -> np.ndarray:
     """Return which rows are among the fraction `share` of all rows, as a mask of shape (n,).
@@ -33,13 +34,14 @@ def below(
         table: n rows.
         columns: Columns whose values decide.
         share: Fraction between 0 and 1.
-        purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
+        purpose: `VALID_PURPOSE` or `SHARE_PURPOSE`. Masks of different purposes are independent.
         seed: Seed of the sweep.
     """
     import pandas as pd
 
     start = pd.util.hash_array(np.array([f"{purpose} {int(seed)}"], dtype=object))
     hashes = pd.util.hash_array(row_hashes(table, columns) ^ start)
+    # The upper 53 bits of a hash are a random fraction below 1, which a float64 holds exactly.
     return np.asarray((hashes >> np.uint64(11)) * 2.0**-53 < share)
 
 
@@ -64,15 +66,16 @@ def _hashable(column: pa.ChunkedArray) -> np.ndarray | pd.Series:
         column = column.cast(pa.int8())
         kind = column.type
     if pa.types.is_integer(kind):  # pandas would make floats of integers with missing values
-        lowest = np.iinfo(kind.to_pandas_dtype()).min
-        return column.fill_null(lowest).to_numpy()
+        missing = np.iinfo(kind.to_pandas_dtype()).min
+        return column.fill_null(missing).to_numpy()
     if pa.types.is_floating(kind):
         return column.to_numpy() + 0.0  # 0.0 and -0.0 are equal
     if pa.types.is_timestamp(kind):
         return column.to_pandas()
-    cells = [chunk.storage if hasattr(chunk, "storage") else chunk for chunk in column.chunks]
+    # An extension type, such as Ray Data's type of tensors, stores its values in `storage`.
+    chunks = [getattr(chunk, "storage", chunk) for chunk in column.chunks]
     values = np.empty(len(column), dtype=object)
-    values[:] = [_to_bytes(v) for chunk in cells for v in chunk.to_numpy(zero_copy_only=False)]
+    values[:] = [_to_bytes(v) for chunk in chunks for v in chunk.to_numpy(zero_copy_only=False)]
     return values
 
 
@@ -108,5 +111,8 @@ def fingerprint(parts: Parts, extra: Iterable[str] = ()) -> str:
 
 
 def hash_of(parts: Sequence[object]) -> str:
-    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`."""
+    """Return the SHA-256 of values that JSON can store, in hex. Other values count by `repr`.
+
+    `fingerprint` hashes tables.
+    """
     return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()

@@ -10,6 +10,7 @@ and holds for all splits and for the rows of a bundle.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,30 +55,31 @@ class Profile:
     Attributes:
         rows: Number of rows.
         markers: Number of rows with each text that may be a marker.
-        kind: Type of the other values. It is null if there are no other values.
+        kind: Type of the other values, as inferred from their texts. It is null if there are no
+            other values.
     """
 
     rows: int
     markers: Counter[str] = field(default_factory=Counter)
     kind: pa.DataType = field(default_factory=pa.null)
 
-    def frequent(self, word: str) -> bool:
+    def is_value(self, word: str) -> bool:
         """Return whether a word is a value: the column has texts, and the word is frequent."""
         return is_text(self.kind) and self.markers[word] >= FREQUENT * self.rows
 
     def type_of_others(self, inferred: bool = False) -> pa.DataType:
-        """Return the type of the column without its markers.
+        """Return the type that the column has once its markers are null.
 
         Args:
-            inferred: True if the type follows from the texts, as in a CSV file. Otherwise a column
-                without markers stays text.
+            inferred: True for a CSV file, where the type of a column always follows from its texts.
+                In another file, a column without markers stays text.
         """
         if not (self.markers or inferred):
             return pa.large_string()
         return pa.float64() if pa.types.is_null(self.kind) else self.kind
 
 
-def candidates(spec: DataSpec, name: str) -> list[LabelValue]:
+def candidate_markers(spec: DataSpec, name: str) -> list[LabelValue]:
     """Return the markers that a column may have.
 
     A column with an entry in `data.missing` has the markers of this entry. Any other column has the
@@ -91,33 +93,40 @@ def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
     profiles = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if is_text(column.type):
-            rest = without_markers(column, candidates(spec, name))
-            texts = pc.utf8_trim_whitespace(column.filter(pc.is_null(rest)).drop_null())
-            kind = pa.null() if rest.null_count == len(rest) else infer_type(rest).type
-            profiles[name] = Profile(len(column), Counter(texts.to_pylist()), kind)
+            others = null_markers(column, candidate_markers(spec, name))
+            markers = pc.utf8_trim_whitespace(column.filter(pc.is_null(others)).drop_null())
+            kind = pa.null() if others.null_count == len(others) else infer_type(others).type
+            profiles[name] = Profile(len(column), Counter(markers.to_pylist()), kind)
     return profiles
 
 
-def decide(spec: DataSpec, names: Iterable[str], profiles: Mapping[str, Profile]) -> Markers:
+def decide_markers(
+    spec: DataSpec, names: Iterable[str], profiles: Mapping[str, Profile]
+) -> Markers:
     """Return the markers by column.
+
+    Columns of texts have an entry. Other columns have one only if `data.missing` names their
+    markers.
 
     Args:
         spec: The `data` section.
         names: All columns.
-        profiles: Facts about the train rows of the columns of texts. Other columns have an entry
-            only if `data.missing` names their markers.
+        profiles: Facts about the train rows of the columns of texts.
     """
     decided: dict[str, Sequence[LabelValue]] = {}
+    # In these columns, a word is a marker however frequent it is.
+    fixed = {*spec.missing, *spec.labels, *spec.parse}
     for name in names:
-        if name in profiles and name not in {*spec.missing, *spec.labels, *spec.parse}:
-            words = [word for word in WORDS if not profiles[name].frequent(word)]
-            decided[name] = [*words, *spec.missing.get(EVERY_COLUMN, ())]
-        elif name in profiles or candidates(spec, name) != WORDS:
-            decided[name] = candidates(spec, name)
+        markers = candidate_markers(spec, name)
+        if name in profiles and name not in fixed:
+            words = [word for word in WORDS if not profiles[name].is_value(word)]
+            markers = [*words, *spec.missing.get(EVERY_COLUMN, ())]
+        if name in profiles or markers != WORDS:
+            decided[name] = markers
     return decided
 
 
-def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem]]:
+def remove_markers(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem]]:
     """Take the markers out of all rows, as decided on the train rows.
 
     A column of texts whose other values are numbers becomes numbers.
@@ -127,27 +136,30 @@ def take_out(spec: DataSpec, parts: Parts) -> tuple[Parts, Markers, list[Problem
         parts: Raw rows by split. All splits have the same columns.
 
     Returns:
-        The rows by split, the markers by column (see `decide`), and the problems with words in the
-        label.
+        The rows by split, the markers by column (see `decide_markers`), and the problems with
+        words in the label (see `ambiguous_label_problems`).
     """
     profiles = {key: profile_columns(spec, part) for key, part in parts.items()}
     train = profiles["train"]
-    decided = decide(spec, parts["train"].column_names, train)
+    decided = decide_markers(spec, parts["train"].column_names, train)
     tables: Parts = {}
     for key, part in parts.items():
         columns = {}
         for name in part.column_names:
             markers = decided.get(name, WORDS)
-            column = without_markers(part.column(name), markers)
+            column = null_markers(part.column(name), markers)
             stays_text = name in train and is_text(train[name].type_of_others())
             if is_text(column.type) and not stays_text:
-                column = without_markers(infer_type(column), markers)
+                # A marker may also be a number, such as -1.
+                column = null_markers(infer_type(column), markers)
             columns[name] = column
         tables[key] = pa.table(columns)
-    return tables, decided, label_problems(spec, profiles)
+    return tables, decided, ambiguous_label_problems(spec, profiles)
 
 
-def label_problems(spec: DataSpec, profiles: Mapping[str, Mapping[str, Profile]]) -> list[Problem]:
+def ambiguous_label_problems(
+    spec: DataSpec, profiles: Mapping[str, Mapping[str, Profile]]
+) -> list[Problem]:
     """Return a problem if a label has words that may be a class or a missing label.
 
     There is no problem if the `data` section says which of the two they are.
@@ -156,12 +168,15 @@ def label_problems(spec: DataSpec, profiles: Mapping[str, Mapping[str, Profile]]
         spec: The `data` section.
         profiles: Facts about the columns of texts of each split.
     """
-    known = {*spec.missing.get(EVERY_COLUMN, ())}
+    if spec.drop_missing_label:
+        return []
+    markers = spec.missing.get(EVERY_COLUMN, ())
+    labels = [name for name in spec.labels if name not in spec.missing]
     problems = []
-    for split, name in ((split, name) for split in profiles for name in spec.labels):
+    for split, name in itertools.product(profiles, labels):
         profile = profiles[split].get(name, Profile(0))
-        words = [word for word in WORDS if profile.markers[word] and word not in known]
-        if words and name not in spec.missing and not spec.drop_missing_label:
+        words = [word for word in WORDS if profile.markers[word] and word not in markers]
+        if words:
             count = sum(profile.markers[word] for word in words)
             problems.append(
                 Problem(
@@ -191,29 +206,31 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
     ]
 
 
-def without_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> pa.ChunkedArray:
+def null_markers(column: pa.ChunkedArray, markers: Sequence[LabelValue]) -> pa.ChunkedArray:
     """Return a column whose markers are null.
 
     Columns of other types than texts and numbers are returned unchanged.
     """
     kind = column.type
     if is_text(kind):
-        return null_texts(column, string_array(*_texts(markers)).cast(kind))
-    whole = pa.types.is_integer(kind)
-    numbers = [n for n in _numbers(markers) if n.is_integer() or not whole]
-    if not numbers or not is_numeric(kind):
+        return null_texts(column, string_array(*_missing_texts(markers)).cast(kind))
+    numbers = _marker_numbers(markers) if is_numeric(kind) else []
+    if pa.types.is_integer(kind):
+        numbers = [number for number in numbers if number.is_integer()]
+    if not numbers:
         return column
     values = pa.array(numbers).cast(kind, safe=False)
     return pc.if_else(pc.is_in(column, value_set=values), pa.scalar(None, kind), column)
 
 
-def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
-    """Return a function that says whether a value is a marker, or a text that is always missing.
+def missing_test(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
+    """Return a function that tells whether a single value is missing.
 
-    The function takes a single value. If `markers` is None, the markers are the usual words.
+    A value is missing if it is a marker or a text that is always missing. If `markers` is None, the
+    markers are the usual words.
     """
     markers = WORDS if markers is None else markers
-    known = {*_texts(markers), *_numbers(markers)}
+    known = {*_missing_texts(markers), *_marker_numbers(markers)}
 
     def check(value: Any) -> bool:
         if isinstance(value, str):
@@ -223,15 +240,15 @@ def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
     return check
 
 
-def _texts(markers: Sequence[LabelValue]) -> list[str]:
+def _missing_texts(markers: Sequence[LabelValue]) -> list[str]:
     """Return every text that is missing.
 
-    The text of a number may have been written from an integer or from a float.
+    A number has two texts, such as "-1" and "-1.0", because a file may have integers or floats.
     """
-    return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _numbers(markers))]
+    return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _marker_numbers(markers))]
 
 
-def _numbers(markers: Sequence[LabelValue]) -> list[float]:
+def _marker_numbers(markers: Sequence[LabelValue]) -> list[float]:
     """Return the markers that are numbers, or texts of numbers."""
     numbers = []
     for marker in markers:

@@ -35,7 +35,7 @@ DURATION = "duration"
 UNIT = "unit "
 TIME = "time "
 OR_MISSING = " or missing"
-# Magnitudes behind a number.
+# Factors of the magnitudes behind a number
 _SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
 CODES = (
@@ -50,15 +50,19 @@ CODES = (
 # A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the
 # order number `ORD-100` is no amount.
 _UNIT = rf"(?:[A-Z]{{0,2}}\p{{Sc}}|Rs\.?|{CODES})"
-_MINUS = "\u2212"
-_SPACES = "[\u00a0\u202f\u2009]"
+_MINUS = "\u2212"  # the mathematical sign, which is longer than a hyphen
+_SPACES = "[\u00a0\u202f\u2009]"  # spaces at which a line is not broken, and a thin space
 _EPOCH = pd.Timestamp("1970-01-01")
 
 
 def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
     """Return a regular expression for a number.
 
-    The number has these separators of thousands and of decimals, this unit and these magnitudes.
+    Args:
+        group: Pattern of the separator between groups of digits.
+        point: Pattern of the separator of decimals.
+        unit: Pattern of the unit.
+        sizes: Pattern of the magnitudes.
     """
     # India groups hundreds of thousands by two digits. `0,196` has no thousands, so its comma is a
     # decimal point
@@ -71,6 +75,7 @@ def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
     )
 
 
+# Patterns of the separators of groups of digits and of decimals
 _SEPARATORS = {NUMBER: ("[, ']", r"\."), DECIMAL_COMMA: ("[. ']", ",")}
 _EXAMPLES = {NUMBER: "$1,234.50", DECIMAL_COMMA: "1.234,50", DURATION: "2h 50m"}
 _DURATION = (
@@ -97,8 +102,8 @@ def base_rule(rule: str) -> str:
     return rule.removesuffix(OR_MISSING)
 
 
-def describe(rule: str) -> str:
-    """Return the rule for a value, for messages."""
+def describe_rule(rule: str) -> str:
+    """Return the demand that a rule makes on a value, for messages."""
     text = f"must fit the rule {rule.removeprefix(TIME)}"
     example = _EXAMPLES.get(base_rule(rule))
     return f"{text}, such as {example}" if example else text
@@ -118,19 +123,20 @@ def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter
         raw: The columns with their texts.
         parsed: The columns after `parse_values`.
     """
-    return +Counter({n: int((v.isna() & raw[n].notna()).sum()) for n, v in parsed.items()})
+    counts = {name: (values.isna() & raw[name].notna()).sum() for name, values in parsed.items()}
+    return Counter({name: int(count) for name, count in counts.items() if count})
 
 
 def misfits_note(counts: Mapping[str, int], split: str) -> tuple[str, ...]:
     """Return a note about the texts of a split that were read as missing values.
 
-    Nothing if there are none. See `count_misfits`.
+    The result is a tuple of one note, or () if there are no such texts. See `count_misfits`.
     """
-    some = ", ".join(f"{count:,} in `{name}`" for name, count in counts.items())
-    text = (
-        f"data.{split} has texts that do not fit their rule in data.parse, read as missing: {some}"
-    )
-    return (text,) if some else ()
+    if not counts:
+        return ()
+    texts = ", ".join(f"{count:,} in `{name}`" for name, count in counts.items())
+    note = f"data.{split} has texts that do not fit their rule in data.parse, read as missing"
+    return (f"{note}: {texts}",)
 
 
 def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
@@ -144,19 +150,20 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
     pattern = _number_pattern(rule)
     if pattern is None:
         return pa.array(_moments(texts, rule), pa.float64(), from_pandas=True)
-    texts = pc.utf8_trim_whitespace(
-        pc.replace_substring_regex(pc.replace_substring(texts, _MINUS, "-"), _SPACES, " ")
-    )
+    texts = pc.replace_substring(texts, _MINUS, "-")
+    texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, _SPACES, " "))
+    # The groups of `_pattern`; all are null if a text does not fit.
     opened, sign, inner, digits, exponent, size, closed = pc.extract_regex(texts, pattern).flatten()
     group = _SEPARATORS.get(rule, _SEPARATORS[NUMBER])[0]
-    bare = pc.replace_substring(pc.replace_substring_regex(digits, group, ""), ",", ".")
-    exact = pc.binary_join_element_wise(bare, exponent, pa.scalar("", bare.type)).cast(pa.float64())
-    factors = pa.array(_SIZES.values()).take(
-        pc.index_in(size, value_set=pa.array(_SIZES, size.type))
-    )
+    digits = pc.replace_substring(pc.replace_substring_regex(digits, group, ""), ",", ".")
+    plain = pc.binary_join_element_wise(digits, exponent, pa.scalar("", digits.type))
+    size_index = pc.index_in(size, value_set=pa.array(_SIZES, size.type))
+    factors = pa.array(_SIZES.values()).take(size_index)
+    numbers = pc.multiply(plain.cast(pa.float64()), factors)
+    # A number in parentheses is negative, and one with a minus in parentheses is positive.
     minus = pc.or_(pc.equal(sign, "-"), pc.equal(inner, "-"))
-    numbers = pc.multiply(exact, factors)
-    numbers = pc.if_else(pc.xor(minus, pc.equal(opened, "(")), pc.negate(numbers), numbers)
+    negative = pc.xor(minus, pc.equal(opened, "("))
+    numbers = pc.if_else(negative, pc.negate(numbers), numbers)
     balanced = pc.equal(pc.utf8_length(opened), pc.utf8_length(closed))
     return pc.if_else(balanced, numbers, pa.scalar(None, pa.float64()))
 
@@ -169,16 +176,15 @@ def _moments(texts: pa.Array, rule: str) -> np.ndarray:
     """
     if rule == DURATION:
         fits = pc.match_substring_regex(texts, _DURATION)
+        # pandas reads units of one letter: `2h 50m` for `2 hours 50 min`.
         short = pc.replace_substring_regex(pc.utf8_lower(texts), "([wdhms])[a-z]*", r"\1")
         for unit in "wd":  # pandas has upper case letters for weeks and days
             short = pc.replace_substring(short, unit, unit.upper())
         known = pc.if_else(fits, short, pa.scalar(None, short.type))
         spans = pd.to_timedelta(pd.Series(known.to_pylist(), dtype=object), errors="coerce")
         return np.asarray(spans.dt.total_seconds())
-    form = rule.removeprefix(TIME)
-    dates = pd.to_datetime(
-        pd.Series(texts.to_pylist(), dtype=object), format=form, errors="coerce", utc=True
-    )
+    series = pd.Series(texts.to_pylist(), dtype=object)
+    dates = pd.to_datetime(series, format=rule.removeprefix(TIME), errors="coerce", utc=True)
     if rule.startswith(TIME):
         return np.asarray((dates - dates.dt.normalize()).dt.total_seconds())
     return _days(dates)
@@ -207,6 +213,7 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
         return pd.Series(values.to_numpy("float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(_days(values), index=values.index)
+    # Each distinct text is parsed once. The code of a missing value is -1.
     codes, distinct = pd.factorize(values.astype(object).where(values.notna(), None))
     parsed = parse_texts(pa.array([as_text(value) for value in distinct], pa.large_string()), rule)
     numbers = np.append(parsed.to_numpy(zero_copy_only=False), np.nan).astype("float64")[codes]
@@ -214,6 +221,8 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     if wrong.any() and not is_lenient(rule):
         row = int(wrong.argmax())
         raise InputError(
-            InvalidColumnValue.create(name, f"{describe(rule)} (data.parse)", row, values.iloc[row])
+            InvalidColumnValue.create(
+                name, f"{describe_rule(rule)} (data.parse)", row, values.iloc[row]
+            )
         )
     return pd.Series(numbers, index=values.index)

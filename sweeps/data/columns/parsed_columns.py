@@ -20,7 +20,7 @@ from sweeps.space import DataSpec
 
 from .column_types import is_numeric
 from .hashing import row_hashes
-from .missing import Markers, take_out
+from .missing import Markers, remove_markers
 from .tables import Parts
 from .unified_types import unify_types
 
@@ -32,7 +32,7 @@ class ReadRows:
     Attributes:
         parts: Rows by split.
         missing: The markers of missing values, by column; see
-            `sweeps.data.columns.missing.take_out`.
+            `sweeps.data.columns.missing.remove_markers`.
         notes: Notes for the user.
         task: See `Splits.task`.
         classes: See `Splits.classes`.
@@ -64,15 +64,16 @@ def read_rows(spec: DataSpec, parts: Parts) -> ReadRows:
         InputError: The types of a column differ, a label has words that may be classes, or a value
             does not fit its rule.
     """
-    tables, missing, problems = take_out(spec, parts)
+    tables, missing, problems = remove_markers(spec, parts)
     if problems:
         raise InputError(problems)
     tables = unify_types({key: _texts_to_parse(spec, table) for key, table in tables.items()})
     notes: tuple[str, ...] = ()
-    for key, table in tables.items() if spec.parse else ():
-        tables[key], wrong, note = _parse_part(spec, table, key)
-        problems += wrong
-        notes += note
+    if spec.parse:
+        for key, table in tables.items():
+            tables[key], split_problems, split_notes = _parse_part(spec, table, key)
+            problems += split_problems
+            notes += split_notes
     if problems:
         raise InputError(problems)
     return ReadRows(tables, missing, notes)
@@ -100,8 +101,8 @@ def _parse_part(
     """Check all values of the columns of `data.parse`, and replace label and weights by numbers.
 
     Returns:
-        The rows of the split, the problem with the first wrong value of each column, and a note
-        about texts that were read as missing.
+        The rows of the split, the problem with the first wrong value of each column, and the notes
+        of `misfits_note`.
     """
     from .parse import count_misfits, misfits_note, parse_values
 
@@ -112,6 +113,7 @@ def _parse_part(
         try:
             parsed[name] = parse_values(raw[name], spec.parse[name], name)
         except InputError as e:
+            # The message of a bundle becomes one about a split.
             text = e.problems[0].text.removesuffix(" (data.parse)")
             text = text.replace(f"`{name}`", f"`{name}` of data.{split}", 1)
             problems.append(Problem(f"data.parse.{name}", text))
@@ -150,19 +152,21 @@ def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
     hashes = {key: row_hashes(part, names) for key, part in read.parts.items()}
     train = hashes.pop("train")
     copies = pd.Index(train).duplicated()
-    overlap = np.isin(train, np.concatenate([train[:0], *hashes.values()])) & ~copies
-    counts = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
-    texts = [f"{rows.sum()} {what}" for what, rows in counts.items() if rows.any()]
+    overlap = np.zeros_like(copies)
+    for part in hashes.values():
+        overlap |= np.isin(train, part) & ~copies
+    masks = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
+    texts = [f"{mask.sum()} {noun}" for noun, mask in masks.items() if mask.any()]
     if not texts:
         return read
-    kept = whole.filter(pa.array(~copies & ~overlap))
-    if not kept.num_rows:
+    remaining = whole.filter(pa.array(~copies & ~overlap))
+    if not remaining.num_rows:
         raise InputError(
             "data.drop_duplicates",
             "all rows of data.train are also in valid or test, so no rows would be left",
         )
     return read.changed(
-        {**read.parts, "train": kept},
+        {**read.parts, "train": remaining},
         f"data.drop_duplicates left out {' and '.join(texts)} of data.train",
     )
 
@@ -173,12 +177,10 @@ def drop_unnamed(spec: DataSpec, read: ReadRows) -> ReadRows:
     Separators at the ends of lines make such columns. A column in `data.drop` is kept.
     """
     train = read.parts["train"]
+    unnamed = [name for name in train.column_names if name.startswith("Unnamed: ")]
     empty = [
-        name
-        for name in train.column_names
-        if name.startswith("Unnamed: ") and train[name].null_count == len(train)
-        if name not in spec.drop
+        name for name in unnamed if name not in spec.drop and train[name].null_count == len(train)
     ]
-    left = {key: part.drop_columns(empty) for key, part in read.parts.items()}
+    parts = {key: part.drop_columns(empty) for key, part in read.parts.items()}
     notes = [f"left out `{name}`, which has no name and no values" for name in empty]
-    return read.changed(left, *notes)
+    return read.changed(parts, *notes)

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import ray
 
-# Rows by split or source
+# Tables by the name of their split ("train", "valid", "test")
 Parts = dict[str, pa.Table]
-
 
 # Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each
 # frame that was filtered or shuffled.
@@ -76,10 +75,10 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
-    """Return the rows of a Ray Dataset for one of `k` ranks, as a Ray Dataset in memory.
+def rows_of_rank(dataset: ray.data.Dataset, ranks: int, rank: int) -> ray.data.Dataset:
+    """Return the rows of a Ray Dataset for one of several ranks, as a Ray Dataset in memory.
 
-    The rows are the same as in `split_equally(..., k)[rank]`.
+    The rows are the same as in `split_equally(..., ranks)[rank]`.
 
     Raises:
         InputError: There are fewer rows than parts.
@@ -87,8 +86,9 @@ def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
     import ray.data
 
     table = pa.Table.from_pandas(dataset.to_pandas(), preserve_index=False)
-    part: ray.data.Dataset = ray.data.from_blocks([split_equally(table, k)[rank].to_pandas()])
-    return part
+    part = split_equally(table, ranks)[rank].to_pandas()
+    rows: ray.data.Dataset = ray.data.from_blocks([part])
+    return rows
 
 
 def copy_table(table: pa.Table) -> pa.Table:
@@ -118,13 +118,13 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     """
     if k == 1:
         return [table]
-    each = table.num_rows // k
-    if not each:
+    size = table.num_rows // k
+    if not size:
         raise InputError(
             "scaling.num_workers",
             f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
         )
-    return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
+    return [table.take(pa.array(np.arange(rank, size * k, k))) for rank in range(k)]
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:

@@ -34,21 +34,22 @@ def unify_types(parts: Parts) -> Parts:
     if len(parts) == 1:
         return dict(parts)
     problems: list[Problem] = []
-    columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
+    tables: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
     for name in parts["train"].column_names:
-        same_name = {key: part.column(name) for key, part in parts.items()}
-        kinds = {key: c.type for key, c in same_name.items() if c.null_count < len(c)}
+        columns = {key: part.column(name) for key, part in parts.items()}
+        # A column without values may have any type.
+        kinds = {key: c.type for key, c in columns.items() if c.null_count < len(c)}
         try:
-            kind = unified_type(name, kinds or {"train": same_name["train"].type})
+            kind = unified_type(name, kinds or {"train": columns["train"].type})
         except InputError as e:
             problems += e.problems
             continue
-        for key, column in same_name.items():
+        for key, column in columns.items():
             nulls = pa.chunked_array([pa.nulls(len(column), kind)])
-            columns[key][name] = column.cast(kind) if key in kinds else nulls
+            tables[key][name] = column.cast(kind) if key in kinds else nulls
     if problems:
         raise InputError(problems)
-    return {key: pa.table(columns_of) for key, columns_of in columns.items()}
+    return {key: pa.table(columns) for key, columns in tables.items()}
 
 
 def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -> pa.DataType:
@@ -62,14 +63,14 @@ def unified_type(name: str, kinds: Mapping[str, pa.DataType], place: str = "") -
     Raises:
         InputError: The types cannot be unified, such as text and integers.
     """
-    first, result = next(iter(kinds.items()))
+    first, unified = next(iter(kinds.items()))
     for key, kind in kinds.items():
-        both = [pa.schema({name: each}) for each in (result, kind)]
+        schemas = [pa.schema({name: unified}), pa.schema({name: kind})]
         try:
-            result = pa.unify_schemas(both, promote_options="permissive").field(name).type
+            unified = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             start = "" if place else "data."
             text = f"column `{name}` holds {describe_type(kind)} in {start}{key}, but "
-            text += f"{describe_type(result)} in {start}{first}"
+            text += f"{describe_type(unified)} in {start}{first}"
             raise InputError(place or f"data.{key}", text) from None
-    return result
+    return unified

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tables import Parts
 
 # Name of the column that the shard of train has if its rows have weights.
-COLUMN = "sample_weight"
+WEIGHT_COLUMN = "sample_weight"
 RULE = "a weight must be a finite number of at least 0"
 
 
@@ -60,7 +60,9 @@ def _weight_problem(column: pa.ChunkedArray, key: str) -> str | None:
         return f"has {count} missing value{'s' * (count > 1)} in data.{key}"
     values = column.to_numpy()
     wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-    return f"is {values[wrong[0]]} in row {wrong[0] + 1} of data.{key}" if len(wrong) else None
+    if not len(wrong):
+        return None
+    return f"is {values[wrong[0]]} in row {wrong[0] + 1} of data.{key}"
 
 
 def check_class_weight(spec: DataSpec, task: str | None) -> list[Problem]:
@@ -83,15 +85,18 @@ def check_train_weights(spec: DataSpec, train: pa.Table, folds: Folds) -> list[P
     problems = []
     for name in spec.weight_columns:
         values = train.column(name).to_numpy()
-        empty = [number for number, (rows, _) in enumerate(folds, 1) if not values[rows].any()]
-        if not values.any() or empty:
-            problems.append(
-                _no_weight(name, f"of fold {empty[0]}" if values.any() else "of the train split")
-            )
+        empty_folds = [
+            number for number, (rows, _) in enumerate(folds, 1) if not values[rows].any()
+        ]
+        if not values.any():
+            problems.append(_no_weight(name, "of the train split"))
+        elif empty_folds:
+            problems.append(_no_weight(name, f"of fold {empty_folds[0]}"))
     return problems
 
 
 def _no_weight(name: str, where: str) -> Problem:
+    """Return the problem that all train rows `where`, such as "of fold 2", have the weight 0."""
     return Problem(
         "data.weight",
         f"`{name}` is 0 in every train row {where}; at least one weight must be above 0; correct "

@@ -37,9 +37,10 @@ from .portable_steps import (
 MISSING_TEXT = "__missing__"
 # A column whose scale is below this value is not divided by it.
 TINY = 1e-8
-# Function that calls its argument with the rows, or with each block of a stream, and returns the
-# results.
+# Function that applies another function to all rows, or to each block of a stream, and returns its
+# results: one for all rows, or one for each block
 Collect = Callable[[Callable[[pd.DataFrame], Any]], Iterable[Any]]
+# Number of rows of each value, by column
 Counts = Mapping[str, Mapping[Cell, int]]
 
 
@@ -72,20 +73,20 @@ def fit_builtin(
         ends = frame[columns].astype("float64").quantile([low, 0.5, high])
         return _scale(ends.loc[0.5], ends.loc[high] - ends.loc[low])
     if name in ("OneHotEncoder", "OrdinalEncoder"):
-        limits = _for_each(params.get("max_categories"), columns)
-        return _encoder(
-            _counts(columns, collect), limits, list(frame.columns), name == "OneHotEncoder"
-        )
+        limits = _by_column(params.get("max_categories"), columns)
+        counts = _counts(columns, collect)
+        return _encoder(counts, limits, list(frame.columns), hot=name == "OneHotEncoder")
     if name == "Categorizer":
-        return Categorize({n: _sorted(known) for n, known in _counts(columns, collect).items()})
+        counts = _counts(columns, collect)
+        return Categorize({column: _sorted(counted) for column, counted in counts.items()})
     if name == "HashingVectorizer":
         taken = [name for name in frame.columns if name not in columns]
-        names = {}
+        new_names = {}
         for column in columns:
             numbered = (f"{column}_{i}" for i in range(params["num_features"]))
-            names[column] = unique_names(numbered, taken)
-            taken += names[column]
-        return HashTokens(names)
+            new_names[column] = unique_names(numbered, taken)
+            taken += new_names[column]
+        return HashTokens(new_names)
     if name == "Normalizer":
         return Normalize(columns, params.get("norm", "l2"))
     return _scaler(name, columns, params, collect=collect)
@@ -97,9 +98,12 @@ def _scaler(name: str, columns: list[str], params: Params, collect: Collect) -> 
     low = moments["low"]
     high = moments["high"]
     if name == "UniformKBinsDiscretizer":
-        bins = _for_each(params["bins"], columns)
-        edges = {n: pd.cut([low[n], high[n]], bins[n], retbins=True)[1] for n in columns}
-        return Bin({n: bounds.tolist() for n, bounds in edges.items()})
+        bins = _by_column(params["bins"], columns)
+        edges = {}
+        for n in columns:
+            _, bounds = pd.cut([low[n], high[n]], bins[n], retbins=True)
+            edges[n] = bounds.tolist()
+        return Bin(edges)
     if name == "StandardScaler":
         return _scale(moments["mean"], np.sqrt(moments["squares"] / moments["count"]))
     if name == "MinMaxScaler":
@@ -109,18 +113,22 @@ def _scaler(name: str, columns: list[str], params: Params, collect: Collect) -> 
     raise ValueError(f"there is no built-in step `{name}`")
 
 
-def _for_each(value: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """Return a parameter by column. The parameter is one value for all columns, or a mapping."""
-    given = value if isinstance(value, Mapping) else dict.fromkeys(columns, value)
-    return {name: given.get(name) for name in columns}
+def _by_column(value: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a parameter by column.
+
+    `value` is a mapping from columns to values, or one value for all columns.
+    """
+    values = value if isinstance(value, Mapping) else dict.fromkeys(columns, value)
+    return {name: values.get(name) for name in columns}
 
 
 def _scale(center: pd.Series, width: pd.Series) -> Scale:
+    """Return a scaler that subtracts the center of each column and divides by its width."""
     columns: dict[str, ScaledColumn] = {}
     for name in center.index:
-        by = float(width[name]) if width[name] >= TINY else 1.0
+        divisor = float(width[name]) if width[name] >= TINY else 1.0
         minus = None if np.isnan(center[name]) else float(center[name])
-        columns[str(name)] = {"minus": minus, "by": by}
+        columns[str(name)] = {"minus": minus, "by": divisor}
     return Scale(columns)
 
 
@@ -144,21 +152,22 @@ def merge_moments(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     blocks = list(parts)
     if len(blocks) == 1:
         return blocks[0]
-    every = pd.concat(blocks)
+    moments = pd.concat(blocks)  # one row for each block and column
 
     def by_column(values: pd.Series) -> SeriesGroupBy:
         return values.groupby(level=0, sort=False)
 
-    count = by_column(every["count"]).sum()
-    mean = by_column(every["count"] * every["mean"]).sum(min_count=1) / count
-    gaps = every["mean"] - mean.reindex(every.index)
+    count = by_column(moments["count"]).sum()
+    mean = by_column(moments["count"] * moments["mean"]).sum(min_count=1) / count
+    # The deviations of a block are from its own mean, which differs from the mean of all rows.
+    gaps = moments["mean"] - mean.reindex(moments.index)
     return pd.DataFrame(
         {
             "count": count,
             "mean": mean,
-            "squares": by_column(every["squares"] + every["count"] * gaps**2).sum(),
-            "low": by_column(every["low"]).min(),
-            "high": by_column(every["high"]).max(),
+            "squares": by_column(moments["squares"] + moments["count"] * gaps**2).sum(),
+            "low": by_column(moments["low"]).min(),
+            "high": by_column(moments["high"]).max(),
         }
     )
 
@@ -193,6 +202,8 @@ def _encoder(
 ) -> Encode:
     """Return an encoder. A missing value is a category of its own, the last one.
 
+    If a column has more values than its limit, only the most frequent values are categories.
+
     Args:
         counts: The number of rows of each value by column.
         limits: The largest number of categories by column; None for no limit.
@@ -202,16 +213,17 @@ def _encoder(
     taken = [name for name in names if name not in counts or not hot]
     columns: dict[str, EncodedColumn] = {}
     for column, counted in counts.items():
-        ordered = _sorted(counted)
-        keys = [*ordered, None] if None in counted else ordered
-        kept = set(sorted(keys, key=lambda key: -counted[key])[: limits[column]])
-        keys = [key for key in keys if key in kept]
-        new = [column]
+        keys = _sorted(counted)
+        if None in counted:
+            keys.append(None)
+        frequent = set(sorted(keys, key=lambda key: -counted[key])[: limits[column]])
+        keys = [key for key in keys if key in frequent]
+        new_names = [column]
         if hot:
             texts = ["missing" if key is None else as_text(key) for key in keys]
-            new = unique_names((f"{column}_{text}" for text in texts), taken)
-            taken += new
-        columns[column] = {"keys": keys, "names": new}
+            new_names = unique_names((f"{column}_{text}" for text in texts), taken)
+            taken += new_names
+        columns[column] = {"keys": keys, "names": new_names}
     return Encode(columns, hot)
 
 

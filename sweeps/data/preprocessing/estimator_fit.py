@@ -50,32 +50,37 @@ def fit_estimator(
                 f"{text}; use a built-in step or an estimator with `partial_fit`, or write "
                 "`data.ingest: memory`"
             )
-        for more in stream.results(operator.itemgetter(list(inputs))):
-            estimator.partial_fit(text_to_objects(more))
+        for block in stream.results(operator.itemgetter(list(inputs))):
+            estimator.partial_fit(text_to_objects(block))
     elif hasattr(estimator, "fit"):
         if target is not None and _takes_labels(estimator):
             estimator.fit(part, target)
         else:
             estimator.fit(part)
-    head = part.iloc[: max(1, min(len(part), 8))]
+    head = part.iloc[:8]  # a few rows are enough to learn the names of the outputs
     columns = to_frame(estimator.transform(head), len(head)).columns
     names = [str(name) for name in columns]
-    if isinstance(columns, pd.RangeIndex):
+    if isinstance(columns, pd.RangeIndex):  # an array, whose columns have no names
         names = list(inputs)
         if len(columns) != len(inputs):
             numbered = [f"{kind.__name__.lower()}{i}" for i in columns]
             names = _output_names(estimator, inputs) or numbered
     if names != list(inputs):
         names = unique_names(names, [n for n in frame.columns if n not in inputs])
-    return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
+    return FittedEstimator(
+        estimator, inputs, tuple(names), fixed_blocks=kind.__module__.startswith("sklearn.")
+    )
 
 
 def _takes_labels(estimator: Any) -> bool:
-    """Return whether the `fit` of an estimator has a parameter for labels."""
-    takes = inspect.signature(estimator.fit).parameters.values()
-    if any(p.name == "y" for p in takes):
+    """Return whether the `fit` of an estimator has a parameter for labels.
+
+    The parameter is named `y`, or is a second positional parameter without a default.
+    """
+    parameters = inspect.signature(estimator.fit).parameters.values()
+    if any(p.name == "y" for p in parameters):
         return True
-    return len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
+    return sum(p.default is p.empty and p.kind < p.VAR_POSITIONAL for p in parameters) > 1
 
 
 def _learns(estimator: Any) -> bool:
@@ -101,6 +106,7 @@ def _safe_defaults(kind: type) -> dict[str, str | float]:
 
 
 def _output_names(estimator: Any, inputs: tuple[str, ...]) -> list[str] | None:
+    """Return the names that an estimator gives its outputs; None if it gives none."""
     try:
         return [str(n) for n in estimator.get_feature_names_out(list(inputs))]
     except Exception:  # the method is optional, and estimators may raise anything

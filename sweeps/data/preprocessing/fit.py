@@ -49,9 +49,8 @@ def _output_dtype(values: pd.Series) -> np.dtype | ExtensionDtype:
     Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8,
     which encoders create, are kept.
     """
-    if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
-        return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
-    return values.dtype
+    unchanged = values.dtype in ("float32", "uint8", "int8")
+    return np.dtype("float64") if is_number(values) and not unchanged else values.dtype
 
 
 def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> FittedChain:
@@ -90,8 +89,11 @@ def fit_transform(
         stream: The rows of the train split as a stream, on which the steps are then fitted. None
             to fit the steps on `train`.
         parse: The rules of `data.parse`, by column. The steps get the parsed columns.
+
+    Returns:
+        The fitted chain, and the transformed rows of `train` with the label.
     """
-    chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
+    configs = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
     labels = label_columns(label)
     inputs = tuple(
         input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in labels
@@ -101,25 +103,26 @@ def fit_transform(
     raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
-    for step in chain:
+    for config in configs:
         transformed = None if stream is None else stream.after(inputs, fitted)
-        with _step_errors(step):
-            fitted_step = _fit_step(step, frame, label, target=target, stream=transformed)
+        with _step_errors(config):
+            fitted_step = _fit_step(config, frame, label, target=target, stream=transformed)
             if fitted_step is not None:
                 frame = _apply_checked(fitted_step, frame)
                 fitted.append(fitted_step)
     if not fitted:
+        # Integers stay integers, so the rows are converted again.
         empty = convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
-        unchanged = FittedChain(chain, label, inputs, (), empty)
+        unchanged = FittedChain(configs, label, inputs, (), empty)
         return unchanged, unchanged.transform(train.to_pandas(split_blocks=True), copy)
     if not len(frame.columns):
         raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
-    result = FittedChain(chain, label, inputs, tuple(fitted), empty)
+    chain = FittedChain(configs, label, inputs, tuple(fitted), empty)
     prepared = restore_dtypes(dict(frame.items()), empty, len(frame))
     values = {n: train.column(n).to_pandas() for n in labels if n in train.column_names}
     label_frame = pd.DataFrame(values, index=frame.index)
-    return result, result.with_label(prepared, label_frame)
+    return chain, chain.with_label(prepared, label_frame)
 
 
 def label_values(train: pa.Table, label: Label | None) -> np.ndarray | None:
@@ -224,7 +227,7 @@ def _default_columns(step: StepConfig) -> str:
     """
     if ":" in step.name and not step.name.startswith("sklearn."):
         return "all"
-    short = step.name.rpartition(":")[2]
+    short = step.name.rpartition(":")[2]  # without the module of a class of scikit-learn
     if short == "SimpleImputer" and step.params.get("strategy", "mean") != "mean":
         return "all"
     reads_texts = short.endswith(("Encoder", "Categorizer", "Vectorizer", "LabelBinarizer"))

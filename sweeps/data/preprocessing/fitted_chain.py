@@ -74,8 +74,8 @@ class FittedChain:
         for step in self.fitted_steps:
             if isinstance(step, portable_steps.Encode):
                 known |= {
-                    name: [key for key in how["keys"] if key is not None]
-                    for name, how in step.columns.items()
+                    name: [key for key in encoded["keys"] if key is not None]
+                    for name, encoded in step.columns.items()
                 }
             elif isinstance(step, fitted_steps.FittedEstimator):
                 # scikit-learn's encoders have one array of categories for each column.
@@ -167,10 +167,10 @@ def convert_inputs(
         keep_integers: See `convert_column`.
         copy: False to let columns of numbers share the memory of `df`.
     """
-    given = df[[c.name for c in inputs]].reset_index(drop=True)
+    raw = df[[c.name for c in inputs]].reset_index(drop=True)
     return pd.DataFrame(
-        {c.name: convert_column(c, given[c.name], keep_integers) for c in inputs},
-        index=given.index,
+        {c.name: convert_column(c, raw[c.name], keep_integers) for c in inputs},
+        index=raw.index,
         copy=copy,
     )
 

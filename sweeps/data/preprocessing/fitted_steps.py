@@ -57,16 +57,15 @@ class FittedEstimator:
         """Return a frame in which the outputs of the estimator replace its inputs."""
         part = text_to_objects(frame[list(self.inputs)])
         size = _ROWS_AT_ONCE if self.fixed_blocks else max(1, len(part))
-        result = []
+        results = []
         for start in range(0, len(part), size):
             block = part.iloc[start : start + size]
             rows = len(block)
-            if self.fixed_blocks and rows < size:
+            if rows < size:  # copies of the last row fill the last block
                 block = pd.concat([block, block.iloc[[-1] * (size - rows)]], ignore_index=True)
-            result.append(
-                to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows]
-            )
-        return replace_columns(frame, self.inputs, pd.concat(result))
+            result = to_frame(self.estimator.transform(block), size, self.outputs)
+            results.append(result.iloc[:rows])
+        return replace_columns(frame, self.inputs, pd.concat(results))
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
@@ -105,9 +104,9 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
             f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was "
             "fitted"
         )
-    return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(
-        drop=True
-    )
+    if names is not None:
+        result = result.set_axis(list(names), axis=1)
+    return result.reset_index(drop=True)
 
 
 @dataclass(frozen=True)

@@ -130,10 +130,10 @@ class Scale(PortableStep):
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after scaling."""
         out = dict(columns)
-        for name, how in self.columns.items():
+        for name, scaling in self.columns.items():
             x = to_floats(columns[name])
-            minus = np.nan if how["minus"] is None else how["minus"]
-            scaled = (x.astype(np.float64, copy=False) - minus) / how["by"]
+            minus = np.nan if scaling["minus"] is None else scaling["minus"]
+            scaled = (x.astype(np.float64, copy=False) - minus) / scaling["by"]
             out[name] = scaled.astype(x.dtype, copy=False)
         return out
 
@@ -155,17 +155,20 @@ class Power(PortableStep):
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after the transformation."""
-        return columns | {name: self._raised(to_floats(columns[name])) for name in self.columns}
+        return columns | {
+            name: self._transform_column(to_floats(columns[name])) for name in self.columns
+        }
 
-    def _raised(self, x: np.ndarray) -> np.ndarray:
+    def _transform_column(self, x: np.ndarray) -> np.ndarray:
         if self.method == "box-cox":
             return _box_cox(x, self.power)
-        above = _box_cox(np.maximum(x, 0) + 1, self.power)
-        below = -_box_cox(1 - np.minimum(x, 0), 2 - self.power)
-        return np.where(x < 0, below, above)
+        positive = _box_cox(np.maximum(x, 0) + 1, self.power)
+        negative = -_box_cox(1 - np.minimum(x, 0), 2 - self.power)
+        return np.where(x < 0, negative, positive)
 
 
 def _box_cox(x: np.ndarray, power: float) -> np.ndarray:
+    """Return the Box-Cox transformation of numbers; NaN for negative numbers."""
     with np.errstate(all="ignore"):
         return np.log(x) if power == 0 else (x**power - 1) / power
 
@@ -207,10 +210,11 @@ class Fill(PortableStep):
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns without missing values."""
-        return columns | {name: _filled(columns[name], by) for name, by in self.columns.items()}
+        return columns | {name: _fill(columns[name], value) for name, value in self.columns.items()}
 
 
-def _filled(values: Values, value: Cell) -> Values:
+def _fill(values: Values, value: Cell) -> Values:
+    """Replace the missing values of a column by one value."""
     if isinstance(value, str):
         cells = to_objects(values)
         return pd.array([value if is_missing(cell) else cell for cell in cells], dtype="str")
@@ -238,19 +242,20 @@ class Encode(PortableStep):
     def codes(self) -> dict[str, dict[Cell, int]]:
         """The code of each category, by column."""
         return {
-            name: {key: code for code, key in enumerate(how["keys"])}
-            for name, how in self.columns.items()
+            name: {key: code for code, key in enumerate(encoded["keys"])}
+            for name, encoded in self.columns.items()
         }
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns with codes in place of categories."""
         new: Columns = {}
-        for name, how in self.columns.items():
-            table = self.codes[name]
-            cells = to_cells(columns[name])
-            codes = np.array([table.get(None if is_missing(v) else v, -1) for v in cells], np.int64)
+        for name, encoded in self.columns.items():
+            code_of = self.codes[name]
+            keys = [None if is_missing(cell) else cell for cell in to_cells(columns[name])]
+            codes = np.array([code_of.get(key, -1) for key in keys], np.int64)
             if self.hot:
-                new |= {n: (codes == i).astype(np.uint8) for i, n in enumerate(how["names"])}
+                for code, new_name in enumerate(encoded["names"]):
+                    new[new_name] = (codes == code).astype(np.uint8)
             else:
                 new[name] = np.where(codes < 0, np.nan, codes)
         return replace_arrays(columns, self.columns, new)
@@ -271,6 +276,7 @@ class Bin(PortableStep):
         """Return the columns with bins in place of numbers."""
         out = dict(columns)
         for name, edges in self.columns.items():
+            # 0 is below the first edge, and `len(edges)` is above the last one, or NaN.
             bins = np.searchsorted(edges, to_floats(columns[name])).astype(np.float64)
             out[name] = np.where((bins == 0) | (bins == len(edges)), np.nan, bins - 1)
         return out
@@ -293,7 +299,9 @@ class HashTokens(PortableStep):
         for name, names in self.columns.items():
             counts = np.zeros((len(names), len(columns[name])), dtype=np.float32)
             for row, text in enumerate(to_objects(columns[name])):
-                for token in [] if is_missing(text) else str(text).split():
+                if is_missing(text):
+                    continue
+                for token in str(text).split():
                     counts[zlib.crc32(token.encode()) % len(names), row] += 1
             new |= dict(zip(names, counts, strict=True))
         return replace_arrays(columns, self.columns, new)
@@ -323,6 +331,7 @@ class Categorize(PortableStep):
 
 
 def _categories(values: Values, dtype: pd.CategoricalDtype) -> Values:
+    """Convert a column to categories; to floats if there are no categories."""
     if not len(dtype.categories):
         return np.full(len(values), np.nan)
     codes = dtype.categories.get_indexer(to_cells(values))  # -1 for a value without a category

@@ -84,9 +84,8 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
     steps = tuple(StepConfig(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
     label = tuple(stored["label"]) if isinstance(stored["label"], list) else stored["label"]
-    return FittedChain(
-        steps, label, tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty
-    )
+    inputs = tuple(InputColumn(**c) for c in stored["inputs"])
+    return FittedChain(steps, label, inputs, stages, empty)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -104,7 +103,10 @@ def function_references(folder: Path) -> list[str]:
 
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:
-    """Return a description of a step as plain data. Return None if the step can only be pickled."""
+    """Return a description of a step as plain data. Return None if the step can only be pickled.
+
+    Plain data must be the same after it was written and read, so a tuple is no plain data.
+    """
     if isinstance(step, portable_steps.PortableStep):
         described = step.to_json()
     elif isinstance(step, FunctionStep) and (name := _reference(step.function)) is not None:
@@ -147,23 +149,22 @@ def _from_json(
 
 
 def _column_json(name: str, dtype: np.dtype | ExtensionDtype) -> dict[str, Any]:
-    if isinstance(dtype, pd.CategoricalDtype):
-        values = dtype.categories.tolist()
-        return {
-            "name": name,
-            "dtype": "category",
-            "of": str(dtype.categories.dtype),
-            "categories": values,
-            "ordered": bool(dtype.ordered),
-        }
-    return {"name": name, "dtype": str(dtype)}
+    """Return the name and the dtype of a prepared column as plain data."""
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return {"name": name, "dtype": str(dtype)}
+    return {
+        "name": name,
+        "dtype": "category",
+        "of": str(dtype.categories.dtype),  # the dtype of the categories
+        "categories": dtype.categories.tolist(),
+        "ordered": bool(dtype.ordered),
+    }
 
 
 def _dtype(stored: Mapping[str, Any]) -> np.dtype | ExtensionDtype | str:
-    if stored["dtype"] != "category":
-        return (
-            np.dtype(stored["dtype"]) if stored["dtype"] in ("object", "bool") else stored["dtype"]
-        )
-    return pd.CategoricalDtype(
-        pd.Index(stored["categories"], dtype=stored["of"]), stored["ordered"]
-    )
+    """Return the dtype that `_column_json` stored."""
+    dtype: str = stored["dtype"]
+    if dtype == "category":
+        categories = pd.Index(stored["categories"], dtype=stored["of"])
+        return pd.CategoricalDtype(categories, stored["ordered"])
+    return np.dtype(dtype) if dtype in ("object", "bool") else dtype

@@ -77,13 +77,13 @@ class Source:
 
 def sources_of(spec: DataSpec) -> dict[str, Source]:
     """Return the source of train, and those of valid and test if they have their own."""
-    named = {"train": (spec.train, spec.args)}
+    names_and_args = {"train": (spec.train, spec.args)}
     for key, rule in split_rules(spec).items():
         if rule.path is not None:
-            named[key] = (rule.path, rule.args)
+            names_and_args[key] = (rule.path, rule.args)
     return {
         key: Source(name, spec.base, f"data.{key}", args=args, read=spec.read)
-        for key, (name, args) in named.items()
+        for key, (name, args) in names_and_args.items()
     }
 
 
@@ -181,7 +181,7 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
 
 
 @contextlib.contextmanager
-def reading(place: str, name: str) -> Iterator[None]:
+def read_errors(place: str, name: str) -> Iterator[None]:
     """Turn an error that reading raises in the `with` block into an error about a data source.
 
     Args:
@@ -230,8 +230,8 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
     Also return the folder, or None if the source is not a folder.
     """
     candidates = [base / source, Path(source)]
-    pattern = glob.has_magic(source)
-    with reading(place, source):
+    is_glob = glob.has_magic(source)
+    with read_errors(place, source):
         for path in candidates:
             if path.is_file():
                 return [str(path.absolute())], None
@@ -241,10 +241,10 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
                 raise_problem(place, f"`{source}` is not a regular file")
             if os.path.lexists(path):
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
-            paths = map(Path, glob.glob(str(path), recursive=True) if pattern else ())
+            paths = map(Path, glob.glob(str(path), recursive=True) if is_glob else ())
             if files := sorted(str(p.absolute()) for p in paths if p.is_file()):
                 return files, None
-        if pattern:
+        if is_glob:
             raise_problem(place, f"no file matches `{source}`")
         siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
     text = f"`{source}` does not exist"
@@ -257,7 +257,10 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
 
 
 def _data_files(folder: Path, source: str, place: str) -> list[str]:
-    """Return the sorted data files in a folder, without hidden files and folders."""
+    """Return the sorted data files in a folder, without hidden files and folders.
+
+    `source` and `place` are for messages.
+    """
     files = [
         str(path.absolute())
         for path in folder.rglob("*")
@@ -289,29 +292,32 @@ def _find_remote(source: str, place: str) -> tuple[FileSystem, list[str], str | 
     """Return the file system of a URI, and its sorted files and folder as `_find_local` does."""
     from pyarrow import fs
 
-    with reading(place, source):
+    with read_errors(place, source):
         system, path = _open_uri(source)
-        pattern = glob.has_magic(path)
-        parts = PurePosixPath(path).parts
-        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
-        root = str(PurePosixPath(*fixed)) if pattern else path
-        info = system.get_file_info(root)
-        if info.is_file and not pattern:
-            return system, [path], None
-        if info.type == fs.FileType.NotFound and not pattern:
-            raise_problem(place, f"`{source}` does not exist")
-        selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
-        listed = [i for i in system.get_file_info(selector) if i.is_file]
-        if pattern:
-            files = sorted(i.path for i in listed if fnmatch.fnmatchcase(i.path, path))
+        root = path
+        is_glob = glob.has_magic(path)
+        if is_glob:
+            parts = PurePosixPath(path).parts
+            fixed = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
+            root = str(PurePosixPath(*fixed))
         else:
-            files = sorted(
-                i.path for i in listed if file_format(i.base_name) and i.base_name[0] not in "._"
-            )
+            info = system.get_file_info(path)
+            if info.is_file:
+                return system, [path], None
+            if info.type == fs.FileType.NotFound:
+                raise_problem(place, f"`{source}` does not exist")
+        selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
+        found = [info for info in system.get_file_info(selector) if info.is_file]
+        if is_glob:
+            files = [info.path for info in found if fnmatch.fnmatchcase(info.path, path)]
+            empty = f"no file matches `{source}`"
+        else:
+            data_files = [info for info in found if file_format(info.base_name)]
+            files = [info.path for info in data_files if info.base_name[0] not in "._"]
+            empty = f"folder `{source}` has no data file"
     if not files:
-        empty = f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file"
         raise_problem(place, empty)
-    return system, files, None if pattern else path
+    return system, sorted(files), None if is_glob else path
 
 
 def _open_uri(uri: str) -> tuple[FileSystem, str]:
@@ -342,7 +348,7 @@ def file_format(name: str) -> str:
     return next((kind for suffix, kind in _FORMATS.items() if plain.endswith(suffix)), "")
 
 
-def unsupported(name: str) -> str:
+def unsupported_text(name: str) -> str:
     """Return a message about a file whose format sweeps does not read.
 
     The message names a loader that reads the file, if pandas can read it.

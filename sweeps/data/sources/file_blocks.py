@@ -56,14 +56,15 @@ def read_blocks(files: SourceFiles, path: str, columns: Sequence[str]) -> Iterat
 def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
     """Yield the rows of a CSV or TSV file as text, one block at a time.
 
-    If a row is longer than a block, reading continues from that row with larger blocks.
+    If a row is longer than a block, the file is read again with larger blocks, and the rows that
+    were yielded already are skipped.
     """
     from pyarrow import csv
 
     schema = probe_schema(files, path)
-    read = 0
+    yielded = 0  # number of rows
     for block in (COLUMN_BLOCK, CSV_BLOCK):
-        seen = 0
+        position = 0  # number of rows before the batch, in this pass over the file
         try:
             with files.system.open_input_stream(path) as stream:
                 for batch in csv.open_csv(
@@ -83,9 +84,9 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
                         quoted_strings_can_be_null=True,
                     ),
                 ):
-                    table = pa.Table.from_batches([batch]).slice(max(0, read - seen))
-                    seen += len(batch)
-                    read = max(read, seen)
+                    table = pa.Table.from_batches([batch]).slice(max(0, yielded - position))
+                    position += len(batch)
+                    yielded = max(yielded, position)
                     # `pc.equal` would import pandas. Few rows match by chance, and `_check_rows`
                     # looks again
                     if pc.any(pc.match_like(table.columns[-1], table.column_names[-1])).as_py():
@@ -121,7 +122,7 @@ _COMMA_NUMBERS = {
 
 
 def _with_points(table: pa.Table) -> pa.Table:
-    """Write the numbers in columns of texts with a decimal point."""
+    """Write the numbers in columns of texts with a decimal point: `1.234,5` as `1234.5`."""
     for i, texts in enumerate(table.columns):
         for comma, point in _COMMA_NUMBERS.items():
             texts = pc.replace_substring_regex(texts, comma, point)

@@ -13,15 +13,18 @@ from sweeps.data.columns.column_types import infer_types, is_text, type_name
 from sweeps.data.columns.missing import certain_texts
 from sweeps.data.columns.tables import canonical_table
 
-from .data_files import SourceFiles, file_format, reading
+from .data_files import SourceFiles, file_format, read_errors
 from .file_blocks import COLUMN_BLOCK, read_blocks
 from .schema_probe import probe_schema
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
-# Rows in which texts are looked for before the source is read
+# Number of rows in which texts are looked for before the source is read
 _PROBE_ROWS = 10_000
+# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed
+# size.
+_GZIP_RATIO = 5
 
 
 def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
@@ -34,15 +37,17 @@ def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
         InputError: The first file cannot be read.
     """
     path = files.paths[0]
-    with reading(files.place, files.display_name(path)):
+    with read_errors(files.place, files.display_name(path)):
         schema = probe_schema(files, path).schema
         texts = [field.name for field in schema if is_text(field.type)]
         rows = read_some(replace(files, paths=(path,)), texts, _PROBE_ROWS).table
-    certain = certain_texts(spec, rows)
-    types = {field.name: type_name(field) for field in schema}
-    return {
-        name: kind for name, kind in types.items() if kind and (kind != "text" or name in certain)
-    }
+    texts = certain_texts(spec, rows)
+    types = {}
+    for field in schema:
+        kind = type_name(field)
+        if kind and (kind != "text" or field.name in texts):
+            types[field.name] = kind
+    return types
 
 
 def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | None = None) -> int:
@@ -62,20 +67,15 @@ def uncompressed_bytes(files: SourceFiles, path: str, columns: Sequence[str] | N
 
     with files.system.open_input_file(path) as opened:
         meta = pq.read_metadata(opened)
-    groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
     size = 0
-    for part in (group.column(i) for group in groups for i in range(group.num_columns)):
-        # A part of a nested column has a path such as `image.bytes`.
-        path_in_schema = part.path_in_schema
-        names = (path_in_schema, path_in_schema.split(".")[0])
-        if columns is None or any(name in columns for name in names):
-            size += part.total_uncompressed_size
+    for number in range(meta.num_row_groups):
+        group = meta.row_group(number)
+        for part in map(group.column, range(group.num_columns)):
+            # A part of a nested column has a path such as `image.bytes`.
+            names = {part.path_in_schema, part.path_in_schema.split(".")[0]}
+            if columns is None or not names.isdisjoint(columns):
+                size += part.total_uncompressed_size
     return size
-
-
-# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed
-# size.
-_GZIP_RATIO = 5
 
 
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
@@ -90,15 +90,15 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     """
     tables: list[pa.Table] = []
     for path in files.paths:
-        with reading(files.place, files.display_name(path)):
+        with read_errors(files.place, files.display_name(path)):
             tables += read_blocks(files, path, columns)
-    return _joined(tables, columns, files.is_text)
+    return _join(tables, columns, files.is_text)
 
 
-def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
+def _join(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
     """Return the rows of all tables with canonical types.
 
-    `text` is true if the tables have the texts of CSV files.
+    `text` is True if the tables have the texts of CSV files.
     """
     filled = [table for table in tables if table.num_rows]
     if not filled:
@@ -130,27 +130,29 @@ class SomeRows:
 def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows:
     """Read at most `most` rows of a source, from files and row groups at equal distances.
 
+    The first rows of each chosen file or row group are read.
+
     Raises:
         OSError, pyarrow.ArrowException: A file cannot be read.
     """
     import pyarrow.parquet as pq
 
-    chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
+    chosen = [files.paths[i] for i in spread_indices(len(files.paths), SAMPLED_FILES)]
     rows_per_file = max(1, most // len(chosen))
     tables: list[pa.Table] = []
-    counted = 0  # rows of the chosen Parquet files, or of the blocks that are read
+    counted = 0  # number of rows of the chosen Parquet files, or of the blocks that are read
     if files.format == ".parquet":
         for path in chosen:
             with files.system.open_input_file(path) as opened:
                 file = pq.ParquetFile(opened)
                 counted += file.metadata.num_rows
-                groups = spread(file.num_row_groups, SAMPLED_GROUPS)
+                groups = spread_indices(file.num_row_groups, SAMPLED_GROUPS)
                 for i in groups:
                     rows = max(1, rows_per_file // len(groups))
                     batches = file.iter_batches(rows, row_groups=[i], columns=list(columns))
                     for batch in itertools.islice(batches, 1):
                         tables.append(pa.Table.from_batches([batch]))
-        table = _joined(tables, columns, text=False)
+        table = _join(tables, columns, text=False)
         ratio = len(files.paths) / len(chosen)
         return SomeRows(table, round(ratio * counted), exact=ratio == 1)
     read_bytes = 0
@@ -159,15 +161,16 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
             tables.append(block.slice(0, rows_per_file))
             counted += block.num_rows
             read_bytes += min(uncompressed_bytes(files, path), COLUMN_BLOCK)
-    table = _joined(tables, columns, files.is_text)
+    table = _join(tables, columns, files.is_text)
     all_bytes = sum(uncompressed_bytes(files, path) for path in files.paths)
-    return SomeRows(table, round(counted * all_bytes / max(1, read_bytes)), exact=False)
+    rows = round(counted * all_bytes / max(1, read_bytes))
+    return SomeRows(table, rows, exact=False)
 
 
-def spread(count: int, most: int) -> list[int]:
+def spread_indices(count: int, most: int) -> list[int]:
     """Return at most `most` indices below `count`, at equal distances.
 
-    >>> spread(10, 3), spread(2, 3)
+    >>> spread_indices(10, 3), spread_indices(2, 3)
     ([0, 4, 9], [0, 1])
     """
     number = min(count, most)

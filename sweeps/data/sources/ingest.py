@@ -5,6 +5,7 @@ Only sizes of files are read, no rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class Ingest:
 
     Attributes:
         mode: "memory" or "stream".
-        reason: Why, for `sweeps plan`.
+        reason: The reason for this mode, which `sweeps plan` shows.
     """
 
     mode: str
@@ -48,27 +49,29 @@ def choose(space: Space) -> Ingest:
 
     if space.data.ingest != "auto":
         return Ingest(space.data.ingest, "data.ingest")
-    sizes = [_bytes_of(spec) for spec in {spec.source: spec for spec in space.variants}.values()]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        return Ingest("memory", "its size is not known before the sweep")
-    size = max(known, default=0)
+    variant_of_source = {spec.source: spec for spec in space.variants}
+    largest = 0
+    for spec in variant_of_source.values():
+        size = _bytes_of(spec)
+        if size is None:
+            return Ingest("memory", "its size is not known before the sweep")
+        largest = max(largest, size)
     limit = f"{STREAM_FROM / 1e9:g} GB"
-    if size < STREAM_FROM:
+    if largest < STREAM_FROM:
         return Ingest("memory", f"it has less than {limit}")
-    shown = f"it has {size / 1e9:.2g} GB"
+    size_text = f"it has {largest / 1e9:.2g} GB"
     obstacles = stream_obstacles(
         space.data, space.sections, space.trainer, space.trainer_definition, space.scheduler
     )
-    if (obstacle := next(obstacles, None)) is not None:
-        return Ingest(
-            "memory",
-            f"{shown}, but `{obstacle[0]}` rules out streaming: {obstacle[1].partition(';')[0]}",
-        )
-    return Ingest("stream", f"{shown}, and {limit} or more are streamed")
+    obstacle = next(obstacles, None)
+    if obstacle is not None:
+        key, problem = obstacle
+        reason = problem.partition(";")[0]
+        return Ingest("memory", f"{size_text}, but `{key}` rules out streaming: {reason}")
+    return Ingest("stream", f"{size_text}, and {limit} or more are streamed")
 
 
-def resolved(space: Space, fingerprint: str | None = None) -> Space:
+def resolve(space: Space, fingerprint: str | None = None) -> Space:
     """Return a space whose `data.ingest` is "memory" or "stream".
 
     Args:
@@ -95,7 +98,7 @@ def _bytes_of(spec: DataSpec) -> int | None:
         sources["data.valid"] = spec.valid.path
     total = 0
     for place, source in sources.items():
-        if source.startswith("sklearn:"):  # which are small
+        if source.startswith("sklearn:"):
             continue
         if "://" in source or references.is_reference(source):
             return None
@@ -120,7 +123,6 @@ def estimate_bytes(files: SourceFiles, columns: Sequence[str] | None = None) -> 
     from .file_rows import uncompressed_bytes
 
     sizes: list[int] = [info.size for info in files.system.get_file_info(list(files.paths))]
-    step = -(-len(sizes) // SAMPLED_FILES)
-    known = sum(uncompressed_bytes(files, path, columns) for path in files.paths[::step])
-    sampled = sum(sizes[::step])
-    return round(known * sum(sizes) / max(1, sampled))
+    step = math.ceil(len(sizes) / SAMPLED_FILES)
+    sampled_bytes = sum(uncompressed_bytes(files, path, columns) for path in files.paths[::step])
+    return round(sampled_bytes * sum(sizes) / max(1, sum(sizes[::step])))

@@ -25,13 +25,14 @@ def named_tables(data: Any) -> dict[str, Any]:
     tables = dict(data) if isinstance(data, Mapping) else {"train": data}
     if "validation" in tables and "valid" not in tables:  # as in a `DatasetDict` of Hugging Face
         tables["valid"] = tables.pop("validation")
-    if wrong := [key for key in tables if key not in KEYS]:
-        raise InputError(
-            [
-                Problem("data", f"`{key}` is not a key for a table; valid: {', '.join(KEYS)}")
-                for key in wrong
-            ]
-        )
+    valid = ", ".join(KEYS)
+    problems = [
+        Problem("data", f"`{key}` is not a key for a table; valid: {valid}")
+        for key in tables
+        if key not in KEYS
+    ]
+    if problems:
+        raise InputError(problems)
     return tables
 
 
@@ -66,6 +67,7 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
 
 
 def _save(table: Any, file: Path) -> None:
+    """Write a table to a Parquet file, or a Ray Dataset to a folder; see `save_tables`."""
     import pyarrow.parquet
 
     from .ray_data import quiet_ray_data

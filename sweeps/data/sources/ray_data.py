@@ -15,13 +15,15 @@ def quiet_ray_data() -> Iterator[None]:
 
     context = DataContext.get_current()
     logger = logging.getLogger("ray.data")
-    before = context.enable_progress_bars, context.execution_options.preserve_order, logger.level
+    show_bars = context.enable_progress_bars
+    preserve_order = context.execution_options.preserve_order
+    level = logger.level
     logger.setLevel(logging.CRITICAL)  # errors are raised, so they need not be logged
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     try:
         yield
     finally:
-        context.enable_progress_bars = before[0]
-        context.execution_options.preserve_order = before[1]
-        logger.setLevel(before[2])
+        context.enable_progress_bars = show_bars
+        context.execution_options.preserve_order = preserve_order
+        logger.setLevel(level)

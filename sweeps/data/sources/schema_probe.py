@@ -16,11 +16,13 @@ from .data_files import (
     SourceFiles,
     file_format,
     raise_problem,
-    reading,
-    unsupported,
+    read_errors,
+    unsupported_text,
 )
 
-# Characters and lines at the beginning of a text file in which its shape is looked for
+# Number of bytes at the beginning of a file that tell its format
+_START_BYTES = 4096
+# Number of characters and lines at the beginning of a text file that tell its shape
 _PROBE_SIZE = 256 << 10
 _PROBE_LINES = 100
 
@@ -69,18 +71,18 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         )
     schemas: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
-        with reading(files.place, files.display_name(path)):
+        with read_errors(files.place, files.display_name(path)):
             schemas[path] = probe_schema(files, path)
-    start = files.paths[0]
-    first = set(schemas[start].names)
-    for path, other in schemas.items():
-        names = set(other.names)
-        differences = {"lacks": first - names, "also has": names - first}
+    first = files.paths[0]
+    first_names = set(schemas[first].names)
+    for path, schema in schemas.items():
+        names = set(schema.names)
+        differences = {"lacks": first_names - names, "also has": names - first_names}
         if text := differences_text(differences, " and "):
             text = f"`{files.display_name(path)}` {text}"
-            text += f", compared with `{files.display_name(start)}`"
+            text += f", compared with `{files.display_name(first)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
-    if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):
+    if len(schemas) == len(files.paths) and not any(schema.rows for schema in schemas.values()):
         raise_problem(files.place, f"`{files.source}` has no rows")
     return tuple(schemas.values())
 
@@ -98,16 +100,16 @@ def probe_schema(files: SourceFiles, path: str) -> FileSchema:
         OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
     with files.system.open_input_stream(path, compression=None) as stream:
-        start = stream.read(4096)
-    kind = file_format(path)
-    if not kind:
-        raise ValueError(unsupported(files.display_name(path)))
+        start = stream.read(_START_BYTES)
+    suffix = file_format(path)
+    if not suffix:
+        raise ValueError(unsupported_text(files.display_name(path)))
     if path.lower().endswith(".gz"):
         _check_contents(start, "a gzip file")
         with files.system.open_input_stream(path) as stream:
-            start = stream.read(4096)
-    _check_contents(start, _CONTENTS.get(kind, ""))
-    if kind == ".parquet":
+            start = stream.read(_START_BYTES)
+    _check_contents(start, _CONTENTS.get(suffix, ""))
+    if suffix == ".parquet":
         import pyarrow.parquet as pq
 
         with files.system.open_input_file(path) as opened:
@@ -115,7 +117,7 @@ def probe_schema(files: SourceFiles, path: str) -> FileSchema:
         schema = meta.schema.to_arrow_schema()
         names = drop_index_names(schema.names)
         return FileSchema(pa.schema([schema.field(name) for name in names]), meta.num_rows > 0)
-    if kind == ".jsonl":
+    if suffix == ".jsonl":
         table = json_table(files, path)
         return FileSchema(table.schema, table.num_rows > 0)
     return _probe_text(files, path, start)
@@ -140,21 +142,23 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
         raise ValueError(problem)
     rows = text_shape.rows_of(lines, files.separator, read.skip_lines + 1)
     end: text_shape.Row = (read.skip_lines + len(lines) + 1, [])
-    first = next(rows)
-    # Files with these names in the first line have a header nevertheless, which may lack the label
-    if not read.names or set(first[1]) <= set(read.names):
-        names = first[1]
-        first = next(rows, end)
-    else:
+    row = next(rows)
+    _, names = row
+    # With `data.read.names`, a file has no header. But a first line that has only these names is
+    # a header nevertheless; it may lack the label.
+    if read.names and not set(names) <= set(read.names):
         names = list(read.names)
+    else:
+        row = next(rows, end)
     duplicates = [name for name in names if name and names.count(name) > 1]
     if duplicates:
         raise ValueError(f"two columns are named `{duplicates[0]}`; rename one of them")
     fields = [(name, pa.string()) for name in text_shape.column_names(names)]
-    return FileSchema(pa.schema(fields), first != end, first[0] - 1)
+    line, _ = row
+    return FileSchema(pa.schema(fields), rows=row != end, start=line - 1)
 
 
-# First bytes of some file formats
+# Names of file formats by the first bytes of a file
 _SIGNATURES = {
     b"PAR1": "a Parquet file",
     b"PARE": "a Parquet file",
@@ -172,28 +176,31 @@ _SIGNATURES = {
     b"[{": "one array of JSON",
     b"[\n": "one array of JSON",
 }
+# The format that a file must have, by its suffix. Text files have none of these formats.
 _CONTENTS = {".parquet": "a Parquet file", ".jsonl": "JSON lines"}
 
 
-def _check_contents(start: bytes, wanted: str) -> None:
-    """Check that a file begins with the signature that its name promises.
+def _check_contents(start: bytes, expected: str) -> None:
+    """Check that a file has the format that its name promises.
 
     Args:
         start: The first bytes of the file.
-        wanted: The signature; "" for text.
+        expected: Name of the format; "" for text.
 
     Raises:
         ValueError: The file is empty, or has another format.
     """
     if not start:
         raise ValueError("it is empty")
-    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
-    signature = next((name for sign, name in _SIGNATURES.items() if text.startswith(sign)), "")
-    if text and signature != wanted:
-        begin = re.findall(rb"\A[ -~]{0,40}", text)[0].decode()
-        other = f", but {signature}" if signature else ""
-        shown = f"; it begins with `{begin}`" if begin else ""
-        raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")  # without a byte order mark and blank lines
+    found = next((name for sign, name in _SIGNATURES.items() if text.startswith(sign)), "")
+    if text and found != expected:
+        message = f"it is not {expected or 'text'}"
+        if found:
+            message += f", but {found}"
+        if begin := re.findall(rb"\A[ -~]{0,40}", text)[0].decode():
+            message += f"; it begins with `{begin}`"
+        raise ValueError(message)
 
 
 def json_table(files: SourceFiles, path: str) -> pa.Table:
@@ -205,8 +212,10 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
     rows: list[dict[str, object]] = []
     with files.system.open_input_stream(path) as stream:
         for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig"), 1):
+            if not line.strip():
+                continue
             try:
-                rows += [{**json.loads(line)}] if line.strip() else []
+                rows.append({**json.loads(line)})
             except (TypeError, ValueError):
                 text = f"line {number} is not a JSON object: `{line.strip()[:40]}`"
                 raise ValueError(text) from None

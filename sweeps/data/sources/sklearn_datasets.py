@@ -58,6 +58,6 @@ def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] |
     task = requested or {None: "regression", 2: "binary"}.get(count, "multiclass")
     if task == "regression":
         return task, None
-    return (
-        None if count is None or (task == "binary" and count != 2) else (task, tuple(range(count)))
-    )
+    if count is None or (task == "binary" and count != 2):
+        return None
+    return task, tuple(range(count))

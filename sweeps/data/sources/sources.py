@@ -63,9 +63,9 @@ def read_source(source: Source) -> pa.Table:
             import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
         table = read_columns(files, (*schemas[0].names, *files.partition_columns))
     names = table.column_names
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+    duplicates = [name for name in names if names.count(name) > 1]
     if duplicates:
-        raise_problem(source.place, f"`{source.name}` has two columns named `{duplicates[0]}`")
+        raise_problem(source.place, f"`{source.name}` has two columns named `{min(duplicates)}`")
     table = canonical_table(table)
     if not table.num_columns or not table.num_rows:
         lacking = "rows" if table.num_columns else "columns"
@@ -108,7 +108,7 @@ def importable(*folders: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def pickled_by_value(folder: Path) -> Iterator[None]:
-    """Within the `with` block, pickle functions and classes of a folder's modules with their code.
+    """Call `pickle_by_value` for the `with` block, and undo its effect at the end.
 
     Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of
     these tasks cannot import the modules.
@@ -192,12 +192,10 @@ def qualified_name(value: object) -> str:
 
 
 def to_arrow(result: Any) -> pa.Table | None:
-    """Convert the result of a loader to a table.
+    """Convert the result of a loader to a table. Return None for an object of another type.
 
-    Return None if this is no data frame, table or dataset that this function knows.
-
-    These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face,
-    and other objects that export Arrow data. An object of Dask is computed, and an
+    The result may be a frame of pandas, Polars or Dask, an Arrow table, a dataset of Hugging Face,
+    or another object that exports Arrow data. An object of Dask is computed, and an
     `IterableDataset` of Hugging Face is read to its end.
     """
     import pandas as pd
@@ -237,11 +235,11 @@ def dataset_to_arrow(dataset: Dataset) -> pa.Table:
 
     with quiet_ray_data():
         blocks = [b for b in ray.get(dataset.to_arrow_refs()) if b.num_columns]
-    filled = [b for b in blocks if b.num_rows] or blocks[:1]
-    if not filled:
+    blocks = [b for b in blocks if b.num_rows] or blocks[:1]
+    if not blocks:
         return pa.table({})
-    order = drop_index_names(filled[0].column_names)
-    parts = [b.select(order).replace_schema_metadata(None) for b in filled]
+    names = drop_index_names(blocks[0].column_names)
+    parts = [b.select(names).replace_schema_metadata(None) for b in blocks]
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -254,19 +252,17 @@ def ray_dataset(files: SourceFiles) -> Dataset:
         def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
             yield from text_blocks(files, path)
 
-    hive = (
-        Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
-        if files.partition_columns
-        else None
-    )
-    given: dict[str, Any] = {
+    partitioning = None
+    if files.partition_columns:  # the folders have names such as `year=2020`
+        partitioning = Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
+    settings: dict[str, Any] = {
         "filesystem": files.system,
-        "partitioning": hive,
+        "partitioning": partitioning,
         "file_extensions": None,
     }
     paths = list(files.paths)
     if files.is_text:
-        dataset: Dataset = ray.data.read_datasource(TextFiles(paths, **given))
+        dataset: Dataset = ray.data.read_datasource(TextFiles(paths, **settings))
     else:
-        dataset = ray.data.read_parquet(paths, **given)
+        dataset = ray.data.read_parquet(paths, **settings)
     return dataset

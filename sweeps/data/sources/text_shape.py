@@ -84,16 +84,13 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
     """
     first = read.skip_lines + 1
     rows = list(rows_of(lines, separator, first))
-    if text := bad_byte(rows, read.encoding):
+    if text := bad_byte_problem(rows, read.encoding):
         return text
     text = ""
     fix: Fix = {}
     likely = separator
     if len(rows[0][1]) == 1 and not read.separator:
-        sniffer = csv.Sniffer()
-        sniffer.preferred = [*_SEPARATORS]
-        with contextlib.suppress(csv.Error):  # titles would mislead the sniffer
-            likely = sniffer.sniff("".join(lines[len(lines) // 2 :]), _SEPARATORS).delimiter
+        likely = _guess_separator(lines, separator)
     if likely != separator:
         rows = list(rows_of(lines, likely, first))
         text = f"the values seem to be separated by {flow(likely)}; "
@@ -101,17 +98,30 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
         if any(_DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells):
             fix["decimal"] = ","
     width = statistics.mode(len(cells) for _, cells in rows)
-    cells = rows[0][1]
-    if not read.names and len(cells) <= width:
+    _, header = rows[0]
+    if not read.names and len(header) <= width:
         problem, header_fix = _header_problem(rows, width)
         text += problem
         fix |= header_fix
-    same = [values for _, values in rows if len(values) == len(cells)]
-    if read.names and not {*cells} <= {*read.names} and _is_header(same):
-        text += f"line {first} looks like names, not like values: `{','.join(cells)[:60]}`; "
+    table = [cells for _, cells in rows if len(cells) == len(header)]
+    if read.names and not {*header} <= {*read.names} and _is_header(table):
+        text += f"line {first} looks like names, not like values: `{','.join(header)[:60]}`; "
         fix["skip_lines"] = first
-    given = {key: value for key, value in vars(read).items() if value != vars(READ_DEFAULTS)[key]}
-    return f"{text}add `data.read: {flow(given | fix)}`" if fix else None
+    if not fix:
+        return None
+    defaults = vars(READ_DEFAULTS)
+    keys = {key: value for key, value in vars(read).items() if value != defaults[key]}
+    return f"{text}add `data.read: {flow(keys | fix)}`"
+
+
+def _guess_separator(lines: Sequence[str], separator: str) -> str:
+    """Return the separator that most lines have; `separator` if this is not clear."""
+    sniffer = csv.Sniffer()
+    sniffer.preferred = [*_SEPARATORS]
+    second_half = "".join(lines[len(lines) // 2 :])  # titles would mislead the sniffer
+    with contextlib.suppress(csv.Error):
+        return sniffer.sniff(second_half, _SEPARATORS).delimiter
+    return separator
 
 
 def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, Fix]:
@@ -124,30 +134,33 @@ def _header_problem(rows: Sequence[Row], width: int) -> tuple[str, Fix]:
     text = ""
     fix: Fix = {}
     start, cells = rows[0]
-    # A title that ends with separators is as wide as the table, but has only its first value
-    table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
+    # A title that ends with separators is as wide as the table, but has only its first value.
+    ignored = 1 if width > 2 else 0
+    table = [row for row in rows if len(row[1]) == width and any(row[1][ignored:])]
     line, header = table[0]
-    lacks = _lacks_header([values for _, values in table])
-    lacks_one_name = len(cells) == width - 1 and width > 2
-    if lacks and all(cells) and lacks_one_name and line == rows[1][0]:
+    lacks_header = _lacks_header([values for _, values in table])
+    # The first line is a header without a name for the first column or for an empty last one.
+    lacks_one_name = width > 2 and len(cells) == width - 1 and all(cells)
+    if lacks_header and lacks_one_name and line == rows[1][0]:
         text += f"line {start} has {len(cells)} names, but the rows have {width} values; "
-        empty = not any(values[-1] for _, values in table)
+        last_is_empty = not any(values[-1] for _, values in table)
         fix["skip_lines"] = start
-        fix["names"] = [*cells, "empty"] if empty else ["row", *cells]
-        lacks = False
+        fix["names"] = [*cells, "empty"] if last_is_empty else ["row", *cells]
+        lacks_header = False
     elif line > start:
         text += f"the table seems to begin in line {line}; "
         fix["skip_lines"] = line - 1
-    if lacks:
+    if lacks_header:
         text += (
             f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if "
             "this line is no header, name the columns: "
         )
         fix["names"] = [f"c{i + 1}" for i in range(width)]
-    below = table[1][1] if len(table) > 1 else []
-    if not fix.get("names") and any(below) and all(map(_UNIT.fullmatch, below)):
-        text += f"line {table[1][0]} has units, not values; "
-        fix |= {"skip_lines": table[1][0], "names": header}
+    if len(table) > 1 and "names" not in fix:
+        units_line, units = table[1]
+        if any(units) and all(map(_UNIT.fullmatch, units)):
+            text += f"line {units_line} has units, not values; "
+            fix |= {"skip_lines": units_line, "names": header}
     return text, fix
 
 
@@ -166,26 +179,26 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
     Names may be numbers: a single 0 or year, or numbers at equal distances, as in a table that
     pandas wrote without names.
     """
-    known: list[bool] = []
-    numbers: list[str] = []
+    repeated: list[bool] = []  # for each column, whether its first value occurs again
+    numbers: list[str] = []  # the numbers in the first row
     for cell, *values in zip(*rows, strict=True):
-        letters = [bool(_LETTER.search(value)) for value in values if value not in _MISSING]
-        if cell in _MISSING or not letters:
+        are_words = [bool(_LETTER.search(value)) for value in values if value not in _MISSING]
+        if cell in _MISSING or not are_words:
             continue
-        known.append(cell in values)
+        repeated.append(cell in values)
         if not _LETTER.search(cell):
             numbers.append(cell)
-        elif sum(letters) < len(letters) / 2:
+        elif sum(are_words) < len(are_words) / 2:
             return False  # a name above numbers
-    if 2 * sum(known) >= len(known):
-        return bool(known)
+    if 2 * sum(repeated) >= len(repeated):
+        return bool(repeated)
     if len(numbers) == 1:
         return not re.fullmatch(r"0|(19|20)\d\d", numbers[0])
     try:
         steps = {*np.diff([float(number) for number in numbers]).round(9)}
     except ValueError:
         return True
-    # Names such as 2019, 2020 and 2021 have equal distances.
+    # Names such as 2019, 2020 and 2021 have equal distances. Without numbers, there are no steps.
     is_series = steps <= {1} or (len(steps) == 1 and len(numbers) > 2)
     return not is_series
 
@@ -204,7 +217,7 @@ def rows_problem(
     repeats = []
     for line, cells in rows:
         if _BAD_BYTE.search("".join(cells)):
-            return bad_byte([(line, cells), *itertools.islice(rows, 1000)], encoding)
+            return bad_byte_problem([(line, cells), *itertools.islice(rows, 1000)], encoding)
         if len(cells) != len(names):
             text = f"line {line} has {len(cells)} values, but there are {len(names)} names"
             return (
@@ -225,7 +238,7 @@ def rows_problem(
     )
 
 
-def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:
+def bad_byte_problem(rows: Sequence[Row], encoding: str) -> str | None:
     """Return a message about the first byte that cannot be decoded, with the likely encoding.
 
     Return None if there is no such byte.

@@ -41,21 +41,18 @@ def assign_folds(
     rows: np.ndarray = np.arange(n)
     splitter: model_selection.BaseCrossValidator
     if column is None:
-        _require(rule, n, "rows")
+        _check_number(rule, n, "rows")
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
         splitter = kind(rule.folds, shuffle=True, random_state=seed)
         groups = None
     else:
         groups = group_codes(column)
-        _require(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")
-        by_group = (
+        _check_number(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")
+        group_kind = (
             model_selection.GroupKFold if strata is None else model_selection.StratifiedGroupKFold
         )
-        splitter = by_group(rule.folds, shuffle=True, random_state=seed)
-    folds = tuple(
-        (train, valid)
-        for train, valid in splitter.split(rows, rows if strata is None else strata, groups)
-    )
+        splitter = group_kind(rule.folds, shuffle=True, random_state=seed)
+    folds = tuple(splitter.split(rows, rows if strata is None else strata, groups))
     if any(len(valid) == 0 for _, valid in folds):
         raise InputError(
             "data.valid", f"a fold would have no rows; use fewer than {rule.folds} folds"
@@ -70,18 +67,21 @@ def _rolling(times: np.ndarray, rule: Split) -> Folds:
     """
     from sklearn.model_selection import TimeSeriesSplit
 
-    distinct, place = np.unique(times, return_inverse=True)
-    _require(rule, len(distinct) - 1, f"different times after the first in column `{rule.column}`")
+    distinct, time_index = np.unique(times, return_inverse=True)
+    _check_number(
+        rule, len(distinct) - 1, f"different times after the first in column `{rule.column}`"
+    )
     blocks = TimeSeriesSplit(rule.folds).split(distinct)
     return tuple(
-        (np.flatnonzero(np.isin(place, train)), np.flatnonzero(np.isin(place, valid)))
+        (np.flatnonzero(np.isin(time_index, train)), np.flatnonzero(np.isin(time_index, valid)))
         for train, valid in blocks
     )
 
 
-def _require(rule: Split, count: int, what: str) -> None:
+def _check_number(rule: Split, count: int, noun: str) -> None:
+    """Raise an InputError if there are fewer rows, groups or times (`noun`) than folds."""
     if count < rule.folds:
         raise InputError(
             "data.valid",
-            f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds",
+            f"{rule.folds} folds need at least {rule.folds} {noun}, got {count}; use fewer folds",
         )

@@ -11,7 +11,8 @@ import pandas as pd
 
 from sweeps.core.errors import InputError
 
-# Distinguishes the random numbers of this order from those of the splits, which use the same seed.
+# Part of the seed. It makes this order independent of the splits, which use the same seed of the
+# sweep with other numbers.
 ORDER = 3
 
 
@@ -34,8 +35,9 @@ def nested_order(n: int, strata: np.ndarray | None, seed: int) -> np.ndarray:
         return order
     _, codes = np.unique(np.asarray(strata)[order], return_inverse=True)
     counts = np.bincount(codes)
-    # The number of each row among the rows of its class, in the order
+    # The number of each row among the rows of its class, from 0, in the random order
     number = pd.Series(codes).groupby(codes).cumcount().to_numpy()
+    # The rows of a class are placed at equal distances between 0 and 1, but its first row at 0.
     place = np.where(number == 0, 0.0, (number + 0.5) / counts[codes])
     return order[np.argsort(place, kind="stable")]
 
@@ -48,7 +50,7 @@ def rows_at(step: int, max_t: int, n: int) -> int:
         max_t: The step with all rows.
         n: Number of rows of the train split.
     """
-    return -(-n * step // max_t)
+    return -(-n * step // max_t)  # `math.ceil(n * step / max_t)` without rounding errors
 
 
 def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> None:

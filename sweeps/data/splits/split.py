@@ -13,9 +13,11 @@ from sweeps.data.checks.label_checks import as_text
 from sweeps.space import Split
 from sweeps.space.yaml.scalars import Plain
 
+# Codes of the splits
 TRAIN = 0
 VALID = 1
 TEST = 2
+# Number of random draws of groups; see `sample_groups`
 _GROUP_TRIES = 32
 
 
@@ -79,19 +81,23 @@ def _rows_by_fraction(
     strata: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose rows for a split among `rest`, the indices of rows without a split.
+    """Choose a fraction of the rows for a split, and return a mask of `rest`.
 
-    Return a mask over `rest`.
-
-    The number of chosen rows is a fraction of the number of all rows.
+    Args:
+        key: Name of the split, "valid" or "test", for messages.
+        split: The rule, of the kind fraction, time or group. Its fraction refers to all rows.
+        column: Values of the rule's column in all rows.
+        rest: Indices of the rows without a split, from which rows are chosen.
+        strata: See `assign_splits`.
+        rng: Source of random numbers.
     """
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
-        text = (
+        raise InputError(
+            f"data.{key}",
             f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are "
-            "available, so no rows remain to train on"
+            "available, so no rows remain to train on",
         )
-        raise InputError(f"data.{key}", text)
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
     elif split.kind == "time":
@@ -99,15 +105,16 @@ def _rows_by_fraction(
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
-        text = (
+        raise InputError(
+            f"data.{key}",
             f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot "
-            "split the rows"
+            "split the rows",
         )
-        raise InputError(f"data.{key}", text)
     return chosen
 
 
 def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Choose the rows for a split `{column: ..., value: ...}` among `rest`; return a mask of it."""
     chosen = equals(column[rest], split.value)
     if not chosen.any():
         some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
@@ -147,27 +154,34 @@ def sample_rows(
         chosen[rng.permutation(n)[:rows]] = True
         return chosen
     _, codes = np.unique(strata, return_inverse=True)
-    counts = np.bincount(codes)
-    take = _rows_per_class(counts, rows)
+    wanted = _rows_per_class(np.bincount(codes), rows)
     order = rng.permutation(n)
-    rank = pd.Series(codes[order]).groupby(codes[order]).cumcount().to_numpy()  # within a class
-    chosen[order[rank < take[codes[order]]]] = True
+    codes = codes[order]
+    # The number of each row among the rows of its class, from 0, in the random order
+    number = pd.Series(codes).groupby(codes).cumcount().to_numpy()
+    chosen[order[number < wanted[codes]]] = True
     return chosen
 
 
 def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
     """Distribute `rows` over classes by the largest-remainder method.
 
-    The shares are in proportion to `counts`, the number of rows that each class has.
+    Args:
+        counts: Number of rows that each class has. The shares are in proportion to it.
+        rows: Total of the result, at most the sum of `counts`.
+
+    Returns:
+        The number of rows to choose from each class: if possible, less than the class has.
     """
-    room = counts - 1 if (counts - 1).sum() >= rows else counts
+    limits = counts - 1 if (counts - 1).sum() >= rows else counts
     ideal = counts * (rows / counts.sum())
-    take = np.minimum(np.floor(ideal).astype(np.int64), room)
-    while (missing := rows - int(take.sum())) > 0:
-        open_ = np.flatnonzero(take < room)
-        first = open_[np.argsort(take[open_] - ideal[open_], kind="stable")][:missing]
-        take[first] += 1
-    return np.asarray(take)
+    chosen = np.minimum(np.floor(ideal).astype(np.int64), limits)
+    while (missing := rows - int(chosen.sum())) > 0:
+        below_limit = np.flatnonzero(chosen < limits)
+        surplus = chosen[below_limit] - ideal[below_limit]
+        neediest = below_limit[np.argsort(surplus, kind="stable")][:missing]
+        chosen[neediest] += 1
+    return np.asarray(chosen)
 
 
 def equals(column: np.ndarray, value: Plain) -> np.ndarray:
@@ -180,8 +194,8 @@ def equals(column: np.ndarray, value: Plain) -> np.ndarray:
     """
     codes, distinct = pd.factorize(pd.Series(column))
     values = pd.Series(distinct)
-    same = np.asarray((values == value) | (values.map(as_text) == as_text(value)), dtype=bool)
-    return np.asarray(np.append(same, False)[codes])  # the code of a missing value is -1
+    equal = np.asarray((values == value) | (values.map(as_text) == as_text(value)), dtype=bool)
+    return np.asarray(np.append(equal, False)[codes])  # the code of a missing value is -1
 
 
 def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
@@ -200,22 +214,23 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
-        text = (
+        raise InputError(
+            f"data.{key}",
             f"time column `{name}` has no value in {missing} rows; a split by time needs a value "
-            "in each row"
+            "in each row",
         )
-        raise InputError(f"data.{key}", text)
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(
         series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601"
-    )
+    )  # the kind "M" is datetime64
     if times.isna().any():
         wrong = series[times.isna()].iloc[0]
-        text = (
-            f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers"
+        raise InputError(
+            f"data.{key}",
+            f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or "
+            "numbers",
         )
-        raise InputError(f"data.{key}", text)
     return np.asarray(times.dt.as_unit("us").astype(np.int64))
 
 
@@ -228,9 +243,10 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
     Returns:
         A mask of the rows.
     """
-    border = np.partition(times, len(times) - rows)[len(times) - rows]
-    chosen = times >= border
-    return np.asarray(times > border if chosen.all() else chosen)
+    index = len(times) - rows
+    earliest = np.partition(times, index)[index]  # the earliest of the latest `rows` times
+    chosen = times >= earliest
+    return np.asarray(times > earliest if chosen.all() else chosen)
 
 
 def group_codes(groups: np.ndarray) -> np.ndarray:
@@ -262,22 +278,23 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
     if len(counts) < 2:
         return np.zeros(len(codes), dtype=bool)
     best: list[int] = []
-    gap = np.inf
+    smallest_error = np.inf
+    smallest_group = int(np.argmin(counts))
     for _ in range(_GROUP_TRIES):
-        taken = []
+        draw = []
         total = 0
         for group in rng.permutation(len(counts)):
             if abs(total + counts[group] - rows) < abs(total - rows):
-                taken.append(group)
+                draw.append(group)
                 total += counts[group]
-        if not taken:
-            taken = [int(np.argmin(counts))]
-        elif len(taken) == len(counts):
-            taken.remove(int(np.argmin(counts)))
-        off = abs(int(counts[taken].sum()) - rows)
-        if off < gap:
-            best = taken
-            gap = off
-        if gap == 0:
+        if not draw:
+            draw = [smallest_group]
+        elif len(draw) == len(counts):
+            draw.remove(smallest_group)
+        error = abs(int(counts[draw].sum()) - rows)
+        if error < smallest_error:
+            best = draw
+            smallest_error = error
+        if smallest_error == 0:
             break
     return np.isin(codes, best)

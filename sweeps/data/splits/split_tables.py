@@ -48,7 +48,7 @@ class Splits:
         parse: The rules of `data.parse` for the features, by column. The rows have the raw texts.
         summary: Summary of the raw rows of the source. None if the rows were not summarised.
         missing: The markers of missing values, by column; see
-            `sweeps.data.columns.missing.take_out`.
+            `sweeps.data.columns.missing.remove_markers`.
     """
 
     train: pa.Table
@@ -97,11 +97,12 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
         share: Fraction of the fold's train rows to keep, above 0 and at most 1.
         seed: Seed of the sweep.
     """
-    train, valid = (splits.train.take(pa.array(rows)) for rows in splits.folds[number])
+    train_rows, valid_rows = splits.folds[number]
+    train = splits.train.take(pa.array(train_rows))
     return replace(
         splits,
         train=subsample(train, splits.label, splits.classes, share, seed),
-        valid=valid,
+        valid=splits.train.take(pa.array(valid_rows)),
         folds=(),
     )
 
@@ -140,13 +141,14 @@ def subsample(
     n = train.num_rows
     if share >= 1:
         return train
-    strata = (
-        train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
-    )
-    keep = max(split.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
+    strata = None
+    size = split.rows_in_fraction(n, share)
+    if isinstance(label, str) and classes is not None:
+        strata = train.column(label).to_numpy()
+        size = max(size, len(np.unique(strata)))
     rng = np.random.default_rng([abs(int(seed)), split.TRAIN])
-    if QUERY in train.column_names:
-        left_out = split.sample_groups(train.column(QUERY).to_numpy(), n - keep, rng)
+    if QUERY in train.column_names:  # groups are kept whole
+        left_out = split.sample_groups(train.column(QUERY).to_numpy(), n - size, rng)
     else:
-        left_out = split.sample_rows(n, n - keep, rng, strata)
+        left_out = split.sample_rows(n, n - size, rng, strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))

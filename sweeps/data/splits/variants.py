@@ -57,8 +57,8 @@ class Variants(ABC, Generic[S]):
         tuned: Names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: Data of each distinct source, before other tuned keys than `train` are
-            applied, by `DataSpec.source`.
+        sources: Data of each distinct source, by `DataSpec.source`. No tuned key other than `train`
+            is applied yet.
         fingerprint: Hash of all variants.
         mark: Beginning of each fingerprint.
 
@@ -91,6 +91,17 @@ class Variants(ABC, Generic[S]):
         fingerprints = [self._fingerprint(variant) for variant in variants]
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else self._digest(fingerprints)
 
+    def source_index(self, data: TunedData) -> str:
+        """Return the index of a variant's source in `sources`, as text.
+
+        The text for the first source is "0".
+        """
+        return str(list(self.sources).index(variant_of(self.spec, data).source))
+
+    def fingerprint_of(self, data: TunedData) -> str:
+        """Return the fingerprint of the variant with these values of the tuned keys."""
+        return self._fingerprint(variant_of(self.spec, data))
+
     @abstractmethod
     def _read(self, variant: DataSpec) -> S:
         """Read the source of a variant; see `sources`."""
@@ -104,19 +115,8 @@ class Variants(ABC, Generic[S]):
         """Return the fingerprint of a variant. Equal variants have equal fingerprints."""
 
     def _digest(self, parts: Sequence[object]) -> str:
-        """Return the fingerprint that these parts have together."""
+        """Return one fingerprint for several parts, such as the fingerprints of variants."""
         return (self.mark + hash_of(parts))[:64]
-
-    def source_index(self, data: TunedData) -> str:
-        """Return the index of a variant's source in `sources`, as text.
-
-        The text for the first source is "0".
-        """
-        return str(list(self.sources).index(variant_of(self.spec, data).source))
-
-    def fingerprint_of(self, data: TunedData) -> str:
-        """Return the fingerprint of the variant with these values of the tuned keys."""
-        return self._fingerprint(variant_of(self.spec, data))
 
 
 class DataVariants(Variants["Splits"]):
@@ -125,46 +125,22 @@ class DataVariants(Variants["Splits"]):
     `sweeps.data.streaming.stream_splits.StreamVariants` is the counterpart for streams.
     """
 
-    def _read(self, variant: DataSpec) -> Splits:
-        untuned = {"drop": (), "rows": 1.0, "weight": None, "class_weight": None}
-        whole: dict[str, Any] = {key: untuned[key] for key in untuned.keys() & set(self.tuned)}
-        return load_splits(replace(variant, **whole), self.seed)
-
     @property
     def first(self) -> Splits:
         """The splits of the first source."""
         return next(iter(self.sources.values()))
 
-    def copy_rows(self) -> None:
-        """Copy all rows to new memory.
+    def splits(self, data: TunedData, added: Sequence[str] = ()) -> Splits:
+        """Return the splits for a trial, with the trial's weights and share of train rows.
 
-        Rows that Ray has read may be views of its object store, and are lost when Ray ends.
+        The columns that the trial drops are left out.
+
+        Args:
+            data: The trial's values of the tuned keys of `data`.
+            added: Names of splits whose rows are added to train; see `add_to_train`.
         """
-        for key, whole in self.sources.items():
-            copies: dict[str, Any] = {name: copy_table(part) for name, part in whole.parts.items()}
-            self.sources[key] = replace(whole, **copies)
-
-    def _columns(self, spec: DataSpec) -> list[str]:
-        whole = self.sources[spec.source]
-        # These columns exist, or loading would have failed
-        dropped = () if "drop" in self.tuned else self.spec.drop
-        return [*whole.features, *split_columns(spec), *label_columns(whole.label), *dropped]
-
-    def _fingerprint(self, spec: DataSpec) -> str:
-        whole = self.sources[spec.source].fingerprint
-        if not self._differs_from_source(spec):
-            return whole
-        weights = [spec.weight, spec.class_weight] if spec.weighted else []
-        return hash_of([whole, sorted(set(spec.drop)), spec.rows, self.seed, *weights])
-
-    def _differs_from_source(self, spec: DataSpec) -> bool:
-        """Return whether a variant differs from its entry in `sources`.
-
-        A variant differs if it has fewer columns or train rows, or other weights.
-        """
-        if (spec.weight, spec.class_weight) != (self.spec.weight, self.spec.class_weight):
-            return True
-        return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
+        splits = self._select(variant_of(self.spec, data))
+        return add_to_train(splits, added) if added else splits
 
     def folds(self, data: TunedData) -> Iterator[Splits]:
         """Yield the splits of each fold of a cross-validation for a trial.
@@ -178,34 +154,59 @@ class DataVariants(Variants["Splits"]):
         share = variant_of(self.spec, data).rows
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
-    def splits(self, data: TunedData, added: Sequence[str] = ()) -> Splits:
-        """Return the splits for a trial, with the trial's weights and share of train rows.
+    def copy_rows(self) -> None:
+        """Copy all rows to new memory.
 
-        The columns that the trial drops are left out.
-
-        Args:
-            data: The trial's values of the tuned keys of `data`.
-            added: Names of splits whose rows are added to train; see `add_to_train`.
+        Rows that Ray has read may be views of its object store, and are lost when Ray ends.
         """
-        splits = self._selected(variant_of(self.spec, data))
-        return add_to_train(splits, added) if added else splits
+        for key, whole in self.sources.items():
+            copies: dict[str, Any] = {name: copy_table(part) for name, part in whole.parts.items()}
+            self.sources[key] = replace(whole, **copies)
 
-    def _selected(self, spec: DataSpec) -> Splits:
+    def _read(self, variant: DataSpec) -> Splits:
+        # The tuned keys are applied to the rows of each variant later.
+        defaults = {"drop": (), "rows": 1.0, "weight": None, "class_weight": None}
+        untuned: dict[str, Any] = {key: defaults[key] for key in defaults if key in self.tuned}
+        return load_splits(replace(variant, **untuned), self.seed)
+
+    def _columns(self, spec: DataSpec) -> list[str]:
+        whole = self.sources[spec.source]
+        # These columns exist, or loading would have failed
+        dropped = () if "drop" in self.tuned else self.spec.drop
+        return [*whole.features, *split_columns(spec), *label_columns(whole.label), *dropped]
+
+    def _fingerprint(self, spec: DataSpec) -> str:
+        fingerprint = self.sources[spec.source].fingerprint
+        if not self._differs_from_source(spec):
+            return fingerprint
+        weights = [spec.weight, spec.class_weight] if spec.weighted else []
+        return hash_of([fingerprint, sorted(set(spec.drop)), spec.rows, self.seed, *weights])
+
+    def _differs_from_source(self, spec: DataSpec) -> bool:
+        """Return whether a variant differs from its entry in `sources`.
+
+        A variant differs if it has fewer columns or train rows, or other weights.
+        """
+        return (
+            spec.rows != self.spec.rows
+            or spec.weight != self.spec.weight
+            or spec.class_weight != self.spec.class_weight
+            or not set(spec.drop) <= set(self.spec.drop)
+        )
+
+    def _select(self, spec: DataSpec) -> Splits:
         """Return the splits of a variant."""
         whole = self.sources[spec.source]
         if not self._differs_from_source(spec):
             return whole
         dropped = sorted(set(spec.drop) & set(whole.features))
         train = whole.train.drop_columns(dropped)
-        valid = whole.valid.drop_columns(dropped)
-        # `fold_of` samples the rows of each fold.
-        fewer = spec.rows != self.spec.rows and not whole.folds
+        if spec.rows != self.spec.rows and not whole.folds:  # `fold_of` samples rows of each fold
+            train = subsample(train, whole.label, whole.classes, spec.rows, self.seed)
         return replace(
             whole,
-            train=subsample(train, whole.label, whole.classes, spec.rows, self.seed)
-            if fewer
-            else train,
-            valid=valid,
+            train=train,
+            valid=whole.valid.drop_columns(dropped),
             test=None if whole.test is None else whole.test.drop_columns(dropped),
             features=tuple(name for name in whole.features if name not in dropped),
             fingerprint=self._fingerprint(spec),

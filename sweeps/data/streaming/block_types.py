@@ -3,7 +3,7 @@
 The functions are pure.
 
 All blocks of a stream get the types that the whole table would have in memory; see
-`tables.canonical_table` and `missing.take_out`.
+`tables.canonical_table` and `missing.remove_markers`.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sweeps.data.columns.column_types import is_text, parse_text
-from sweeps.data.columns.missing import WORDS, Markers, Profile, without_markers
+from sweeps.data.columns.missing import WORDS, Markers, Profile, null_markers
 from sweeps.data.columns.tables import canonical_table
 from sweeps.data.columns.unified_types import unified_type
 
@@ -21,17 +21,19 @@ from sweeps.data.columns.unified_types import unified_type
 def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile]:
     """Return the facts about the columns of texts of a source from the facts about its blocks."""
     blocks = list(blocks)
+    names = blocks[0] if blocks else ()
     return {
         name: Profile(
-            sum(block[name].rows for block in blocks),
-            sum((block[name].markers for block in blocks), Counter()),
-            _merged([block[name].kind for block in blocks]),
+            rows=sum(block[name].rows for block in blocks),
+            markers=sum((block[name].markers for block in blocks), Counter()),
+            kind=_merge_types([block[name].kind for block in blocks]),
         )
-        for name in (blocks[0] if blocks else ())
+        for name in names
     }
 
 
-def _merged(kinds: list[pa.DataType]) -> pa.DataType:
+def _merge_types(kinds: list[pa.DataType]) -> pa.DataType:
+    """Return the type that `infer_type` would find in all blocks of a column of texts."""
     distinct = {str(kind): kind for kind in kinds if not pa.types.is_null(kind)}
     if not distinct:
         return pa.null()
@@ -58,6 +60,7 @@ def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
     }
     types = {}
     for name in canonical[first].names:
+        # A column without values may have any type.
         known = {
             key: schema.field(name).type
             for key, schema in canonical.items()
@@ -88,13 +91,13 @@ class Convert:
             InputError: A value does not fit the type of its column.
         """
         table = canonical_table(block.select(self.schema.names))
-        columns = [self._column(table.column(f.name), f) for f in self.schema]
+        columns = [self._convert_column(table.column(f.name), f) for f in self.schema]
         return pa.table(columns, schema=self.schema)
 
-    def _column(self, column: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
-        """Take missing values out of a column, and convert it to the type of the whole source."""
-        markers = self.missing.get(wanted.name, WORDS)
-        column = without_markers(column, markers)
-        if is_text(column.type) and not is_text(wanted.type):
-            column = without_markers(parse_text(column, wanted.type), markers)
-        return column if column.type == wanted.type else column.cast(wanted.type, safe=False)
+    def _convert_column(self, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        """Replace missing values by null, and convert a column to the type of `field`."""
+        markers = self.missing.get(field.name, WORDS)
+        column = null_markers(column, markers)
+        if is_text(column.type) and not is_text(field.type):
+            column = null_markers(parse_text(column, field.type), markers)
+        return column if column.type == field.type else column.cast(field.type, safe=False)

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, first_line
-from sweeps.data.checks.label_checks import infer_task, missing_labels, positive_last
+from sweeps.data.checks.label_checks import infer_task, missing_labels_problem, order_classes
 from sweeps.data.checks.named_columns import check_columns
-from sweeps.data.columns.hashing import SHARE, VALID, below
-from sweeps.data.columns.missing import Markers, decide, label_problems
+from sweeps.data.columns.hashing import SHARE_PURPOSE, VALID_PURPOSE, hash_mask
+from sweeps.data.columns.missing import Markers, ambiguous_label_problems, decide_markers
 from sweeps.data.columns.parse import count_misfits, parse_values
 from sweeps.data.load_data import encode_label
 from sweeps.data.sources.data_files import raise_problem, sources_of
@@ -82,7 +82,7 @@ def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
     if rule.kind == "column":
         return equals(table.column(str(rule.column)).to_numpy(), rule.value)
     names = [str(rule.column)] if rule.kind == "group" else table.column_names
-    return below(table, names, float(rule.fraction or 0), VALID, seed)
+    return hash_mask(table, names, float(rule.fraction or 0), VALID_PURPOSE, seed)
 
 
 def count_rows(block: pa.Table, select: SelectRows, parse: Mapping[str, str]) -> pa.Table:
@@ -97,16 +97,16 @@ def count_rows(block: pa.Table, select: SelectRows, parse: Mapping[str, str]) ->
     raw = table.select(list(parse)).to_pandas()
     parsed = {name: parse_values(raw[name], rule, name) for name, rule in parse.items()}
     labels = table.column(select.label) if select.label else pa.chunked_array([[]])
-    counted = SplitCount(
+    count = SplitCount(
         rows=table.num_rows,
         missing=labels.null_count,
         # A regression may have millions of values. More than MOST_CLASSES are not needed.
         values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
         nulls={name: table.column(name).null_count for name in table.column_names},
-        sample=_sampled(table, select.seed),
+        sample=_sample(table, select.seed),
         misfits=count_misfits(raw, parsed),
     )
-    return pa.table({"count": [pickle.dumps(counted)]})
+    return pa.table({"count": [pickle.dumps(count)]})
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class SplitCount:
         if len(values) <= MOST_CLASSES and len(other.values):
             values = pc.unique(pa.chunked_array([values, other.values]))
         sample = pa.concat_tables([self.sample, other.sample])
-        if sample.num_rows > 2 * SAMPLE_ROWS:
+        if sample.num_rows > 2 * SAMPLE_ROWS:  # the seed of this sample may be any number
             sample = sample_rows(sample, SAMPLE_ROWS, sample.num_rows)
         return SplitCount(
             rows=self.rows + other.rows,
@@ -149,7 +149,7 @@ class SplitCount:
         )
 
 
-def _sampled(table: pa.Table, seed: int) -> pa.Table:
+def _sample(table: pa.Table, seed: int) -> pa.Table:
     """Return `BLOCK_SAMPLE` rows of a block; see `SplitCount.sample`."""
     sample = sample_rows(table, BLOCK_SAMPLE, seed)
     columns = {}
@@ -178,8 +178,8 @@ def encode_rows(
     """
     table = select(block)
     if share < 1:
-        kept = below(table, table.column_names, share, SHARE, select.seed)
-        table = table.filter(pa.array(kept))
+        mask = hash_mask(table, table.column_names, share, SHARE_PURPOSE, select.seed)
+        table = table.filter(pa.array(mask))
     if select.label is not None:
         table = encode_label(table, select.label, classes)
     return table.select(list(columns))
@@ -214,7 +214,12 @@ class SplitSource:
         return " ".join(dict.fromkeys(source.digest for source in self.sources.values()))
 
     def encoded(self, columns: tuple[str, ...], share: float) -> dict[str, Dataset]:
-        """Return the rows of each split with these columns; of train, only a share of the rows."""
+        """Return the rows of each split as a lazy Ray Dataset, with an encoded label.
+
+        Args:
+            columns: See `encode_rows`.
+            share: Fraction of the rows of train to return, in (0, 1]. Valid keeps all rows.
+        """
         lazy = {}
         for key, select in self.selects.items():
             encode = functools.partial(
@@ -240,10 +245,12 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     assert rule is not None
     sources = {key: open_source(spec, source) for key, source in sources_of(spec).items()}
     problems = check_columns(spec, {key: source.schema.names for key, source in sources.items()})
-    problems += label_problems(spec, {key: source.profiles for key, source in sources.items()})
+    problems += ambiguous_label_problems(
+        spec, {key: source.profiles for key, source in sources.items()}
+    )
     if problems:
         raise InputError(problems)
-    missing = decide(spec, sources["train"].schema.names, sources["train"].profiles)
+    missing = decide_markers(spec, sources["train"].schema.names, sources["train"].profiles)
     schema = unify_schemas(
         {f"data.{key}": source.schema for key, source in sources.items()}, "data.valid"
     )
@@ -262,9 +269,9 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         )
         count = functools.partial(count_rows, select=selects[key], parse=spec.parse)
         counts[key] = _count(source, count, f"data.{key}")
-    task, classes = _task(spec, schema, counts)
-    for key, counted in counts.items():
-        if not counted.rows:
+    task, classes = _find_task(spec, schema, counts)
+    for key, split_count in counts.items():
+        if not split_count.rows:
             raise InputError(
                 "data.valid", f"the {key} split has no rows; give another split or another seed"
             )
@@ -280,11 +287,17 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
 
 
 def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str) -> SplitCount:
-    """Read a source once, and return the facts about a split, which `count` finds by block."""
+    """Read a source once, and return the facts about a split.
+
+    Args:
+        source: The source.
+        count: `count_rows` with all arguments but the block.
+        place: Key of the space file that names the source, for messages.
+    """
     total: SplitCount | None = None
     try:
-        counted = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
-        for row in counted.iter_rows():
+        counts = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
+        for row in counts.iter_rows():
             block_count: SplitCount = pickle.loads(row["count"])
             total = block_count if total is None else total.merged(block_count)
     except InputError:
@@ -297,7 +310,7 @@ def _count(source: LazySource, count: Callable[[pa.Table], pa.Table], place: str
     return total
 
 
-def _task(
+def _find_task(
     spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
 ) -> tuple[str | None, Classes | None]:
     """Return the task and the classes of the label; see `infer_task`.
@@ -310,7 +323,7 @@ def _task(
     kind = schema.field(label).type
     for key, count in counts.items():
         if count.missing:
-            raise InputError(missing_labels(label, count.missing, key))
+            raise InputError(missing_labels_problem(label, count.missing, key))
     task, classes = infer_task(
         label,
         spec.task,
@@ -323,4 +336,4 @@ def _task(
             f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; "
             f"{advice}",
         )
-    return task, positive_last(spec, task, classes)
+    return task, order_classes(spec, task, classes)

@@ -37,16 +37,14 @@ class StreamSettings:
         # takes seconds.
         context.use_datasource_v2 = False
         context.target_max_block_size = BLOCK_BYTES
-        context.enable_arrow_backed_pandas_conversion = (
-            False  # Frames then have NumPy's dtypes, as those of data in memory.
-        )
+        # Frames then have NumPy's dtypes, as those of data in memory.
+        context.enable_arrow_backed_pandas_conversion = False
         context.override_object_store_memory_limit_fraction = STORE_SHARE / self.trials
         # By default, a task stops after a few blocks until they are consumed, and keeps its CPU. A
         # loop that reads `valid` in the middle of an epoch would then wait forever for a CPU.
         # Without this limit, Ray spills the blocks that do not fit into the object store.
         context._max_num_blocks_in_streaming_gen_buffer = None
         context.execution_no_progress_timeout_s = -1  # A loop may pause for as long as it likes.
-        context.execution_options.preserve_order = (
-            True  # Otherwise the order of the rows would differ from trial to trial.
-        )
+        # Otherwise the order of the rows would differ from trial to trial.
+        context.execution_options.preserve_order = True
         context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=self.cpus)

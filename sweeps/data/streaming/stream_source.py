@@ -79,12 +79,16 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
         known = profiles.get(column.name)
         if known is None:
             fields.append(column)
-        elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(known.kind)):
+            continue
+        # Separators at the ends of lines make columns with neither a name nor a value.
+        is_empty = column.name.startswith("Unnamed: ") and pa.types.is_null(known.kind)
+        if not is_empty:
             fields.append(pa.field(column.name, known.type_of_others(opened.text)))
     return replace(opened, schema=pa.schema(fields), profiles=profiles)
 
 
 def _profile_block(block: pa.Table, spec: DataSpec, texts: tuple[str, ...]) -> pa.Table:
+    """Return one row with the pickled profiles of the columns `texts` of a block."""
     profiles = profile_columns(spec, canonical_table(block.select(texts)))
     return pa.table({"profiles": [pickle.dumps(profiles)]})
 
@@ -92,38 +96,40 @@ def _profile_block(block: pa.Table, spec: DataSpec, texts: tuple[str, ...]) -> p
 def _open(source: Source) -> LazySource:
     """Open a source without reading it. All columns of CSV files are texts."""
     if source.name.startswith("sklearn:"):
-        return _of_table(sources.read_source(source))
+        return _open_table(sources.read_source(source))
     if not sources.is_loader(source.name):
-        return _of_files(find_files(source))
-    opened = sources.call_loader(source, functools.partial(_of_dataset, source=source))
+        return _open_files(find_files(source))
+    opened = sources.call_loader(source, functools.partial(_open_dataset, source=source))
     if not isinstance(opened, LazySource):
-        return _of_table(opened)
+        return _open_table(opened)
     # Ray's tasks, which run later, cannot import a module beside the space file
     sources.pickle_by_value(source.base.absolute())
     return opened
 
 
-def _of_table(table: pa.Table) -> LazySource:
+def _open_table(table: pa.Table) -> LazySource:
+    """Open a table in memory as a Ray Dataset of one block."""
     import ray.data
 
     table = canonical_table(table)
     return LazySource(ray.data.from_arrow(table), table.schema, fingerprint({"table": table}))
 
 
-def _of_files(files: SourceFiles) -> LazySource:
-    probed = probe_schemas(files)
+def _open_files(files: SourceFiles) -> LazySource:
+    """Open text files or Parquet files."""
+    file_schemas = probe_schemas(files)
     if files.format == ".jsonl":
         text = (
             "has JSON lines, which cannot be streamed; convert it to Parquet, or set "
             "`data.ingest: memory`"
         )
         raise_problem(files.place, f"`{files.source}` {text}")
-    more = pa.schema([(name, pa.string()) for name in files.partition_columns])
-    # All columns of all text files are texts
-    known = probed[:1] if files.is_text else probed
+    if files.is_text:  # all columns of all text files are texts
+        file_schemas = file_schemas[:1]
+    partitions = pa.schema([(name, pa.string()) for name in files.partition_columns])
     schemas = {
-        files.display_name(path): pa.unify_schemas([each.schema, more])
-        for path, each in zip(files.paths, known, strict=False)
+        files.display_name(path): pa.unify_schemas([file_schema.schema, partitions])
+        for path, file_schema in zip(files.paths, file_schemas, strict=False)
     }
     schema = unify_schemas(schemas, files.place)
     dataset = sources.ray_dataset(files)
@@ -145,7 +151,7 @@ def files_digest(files: SourceFiles) -> str:
     )
 
 
-def _of_dataset(dataset: Dataset, source: Source) -> LazySource:
+def _open_dataset(dataset: Dataset, source: Source) -> LazySource:
     """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
     Its digest depends on the source, its arguments and the schema.
@@ -162,6 +168,11 @@ def _of_dataset(dataset: Dataset, source: Source) -> LazySource:
 
 
 def _arrow_schema(schema: Schema, source: Source) -> pa.Schema:
+    """Return the Arrow schema of a Ray Dataset's schema.
+
+    Raises:
+        InputError: The blocks are pandas frames with other columns than numbers.
+    """
     base = schema.base_schema
     if isinstance(base, pa.Schema):
         return base

@@ -154,13 +154,13 @@ class StreamVariants(Variants[SplitSource]):
                 for key, count in source.counts.items()
                 for note in misfits_note(count.misfits, key)
             ),
-            lacking=_lacking(source, label),
+            lacking=_missing_classes(source, label),
             parse=features_parse(spec, features),
             missing=source.missing,
         )
 
 
-def _lacking(source: SplitSource, label: str | None) -> tuple[str, ...]:
+def _missing_classes(source: SplitSource, label: str | None) -> tuple[str, ...]:
     """Return a note for each split that lacks a class; see `missing_class_notes`."""
     if not label or not source.classes:
         return ()

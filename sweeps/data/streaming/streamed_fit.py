@@ -46,7 +46,7 @@ class RowStream:
         return RowStream(self.dataset, self.roots, tuple(inputs), tuple(steps))
 
     def results(self, function: Callable[[pd.DataFrame], Any]) -> Iterator[Any]:
-        """Yield what a function returns for each block. The function runs in Ray Data's tasks."""
+        """Yield the result of a function for each block. The function runs in Ray Data's tasks."""
         apply = in_task(
             _result, self.roots, inputs=self.inputs, steps=self.steps, function=function
         )
@@ -71,7 +71,7 @@ def _result(
 
 
 def in_task(function: Callable[..., Any], roots: tuple[str, ...], /, **arguments: Any) -> Any:
-    """Return a function for Ray's tasks that calls a function of a block with these arguments.
+    """Return a function of a block for Ray's tasks, which calls `function(block, **arguments)`.
 
     The arguments may contain functions and objects of the user's modules. They are pickled, and
     unpickled only after the modules can be imported from the folders `roots`.
@@ -82,11 +82,12 @@ def in_task(function: Callable[..., Any], roots: tuple[str, ...], /, **arguments
 
 
 def _call_pickled(block: pa.Table, pickled: bytes, roots: tuple[str, ...]) -> Any:
-    return _unpickled(pickled, roots)(block)
+    return _unpickle(pickled, roots)(block)
 
 
 @functools.lru_cache(maxsize=16)
-def _unpickled(pickled: bytes, roots: tuple[str, ...]) -> Callable[[pa.Table], Any]:
+def _unpickle(pickled: bytes, roots: tuple[str, ...]) -> Callable[[pa.Table], Any]:
+    """Unpickle the function and its arguments, once for all blocks of a process."""
     sys.path[:0] = [root for root in roots if root not in sys.path]
     function: Callable[[pa.Table], Any] = pickle.loads(pickled)
     return function
@@ -109,4 +110,5 @@ def prepared_stream(
 
 
 def _transform(block: pa.Table, chain: FittedChain, tensors: frozenset[str]) -> pd.DataFrame:
+    """Apply a chain to a block; `tensors` names the columns of tensors."""
     return arrays_to_tensors(chain.transform(block.to_pandas()), tensors)

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 
 from sweeps.data.columns.column_types import is_numeric, is_text
 
-# A table with more rows is summarised from a sample of this many rows. A sample has at most this
-# many values, but at least 1,000 rows.
+# A table with more rows is summarised from a sample of this many rows.
 SAMPLE_ROWS = 50_000
 # Longest text of a value in the summary.
 VALUE_LENGTH = 24
@@ -53,8 +52,8 @@ class Finding:
         kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker",
             "rounded", "infinite", "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
         column: Name of the column; "" if the finding is about rows.
-        example: An example of a value, or the split with rows of train. For texts of numbers or
-            dates, the first text that does not fit.
+        example: An example of a value. For texts of numbers or dates, the first text that does not
+            fit. For the kind "overlap", the split that has rows of train.
         rule: For texts of numbers or dates: the rule of `data.parse`.
         other_rule: For texts of dates: another format that also fits. For a marker: "number" if all
             other texts are numbers. Else "".
@@ -131,7 +130,7 @@ def kind_of(field: pa.Field) -> str:
     return "text" if is_text(kind) else "other"
 
 
-def shown(text: str, length: int = VALUE_LENGTH) -> str:
+def short_text(text: str, length: int = VALUE_LENGTH) -> str:
     """Return a text in one line of at most `length` printable characters."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     return line if len(line) <= length else line[: length - 1] + "…"

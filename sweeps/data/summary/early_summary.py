@@ -10,7 +10,7 @@ import pyarrow as pa
 from sweeps.core.text.texts import aligned
 from sweeps.data.load_data import summarize_source
 from sweeps.data.sources import file_rows, ingest, schema_probe
-from sweeps.data.sources.data_files import Source, find_files, reading, sources_of
+from sweeps.data.sources.data_files import Source, find_files, read_errors, sources_of
 from sweeps.data.sources.sources import is_loader, read_source
 from sweeps.space import DataSpec, Space
 
@@ -58,6 +58,7 @@ def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSumm
 
 
 def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -> SourceSummary:
+    """Summarise the source of a data variant, or give the reason why there is no summary."""
     has_loader = any(is_loader(source.name) for source in sources_of(spec).values())
     if stream and has_loader:
         return SourceSummary(
@@ -103,7 +104,7 @@ class TableReader:
             return table
         files = find_files(source)
         names = schema_probe.probe_schemas(files)[0].names
-        with reading(source.place, source.name):
+        with read_errors(source.place, source.name):
             some = file_rows.read_some(files, names, SAMPLE_ROWS)
         self.exact = self.exact and some.exact
         self.rows[key] = some.rows
@@ -118,13 +119,17 @@ def render(summaries: list[SourceSummary]) -> str:
 
 
 def _text(source: SourceSummary, named: bool) -> str:
+    """Return one summary as text; `named` is True if the text begins with the source's name."""
     head = f"data ({source.source})" if named else "data"
     if source.summary is None:
         return f"{head}: {source.reason}"
     about = "" if source.rows_exact else "about "
     blocks = [
         [f"{head}: {about}{summary_text.one_line(source.summary)}"],
-        aligned([summary_text.HEAD, *summary_text.table_rows(source.summary)], right=(2, 3)),
+        aligned(
+            [summary_text.HEAD, *summary_text.table_rows(source.summary)],
+            right=summary_text.RIGHT_ALIGNED,
+        ),
         summary_text.remarks(source.summary),
         [f"warning: {warning.text}" for warning in source.warnings],
     ]

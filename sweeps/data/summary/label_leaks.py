@@ -102,12 +102,12 @@ def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
     """
     codes = np.zeros(len(numbers), dtype=np.int64)
     present = ~np.isnan(numbers)
-    values, place = np.unique(numbers[present], return_inverse=True)
-    below = []
+    values, value_index = np.unique(numbers[present], return_inverse=True)
+    shares = []  # for each class, the share of its rows up to each value
     for code in (0, 1):
-        counts = np.bincount(place[target[present] == code], minlength=len(values))
-        below.append(np.cumsum(counts) / max(1, counts.sum()))
-    threshold = values[np.abs(below[0] - below[1]).argmax()]
+        counts = np.bincount(value_index[target[present] == code], minlength=len(values))
+        shares.append(np.cumsum(counts) / max(1, counts.sum()))
+    threshold = values[np.abs(shares[0] - shares[1]).argmax()]
     codes[present] = np.where(numbers[present] > threshold, 2, 1)
     return codes
 
@@ -115,38 +115,45 @@ def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
 def _held_out_score(codes: np.ndarray, target: np.ndarray, classes: int | None) -> float:
     """Learn the best prediction for each code on half of the rows, and score the other half.
 
-    The best prediction is the most frequent class, or the mean.
+    The best prediction is the most frequent class, or the mean. See `_score` for the score.
+
+    Args:
+        codes: Code of the column's value in each row.
+        target: See `_score`.
+        classes: See `_score`.
     """
-    first = np.random.default_rng(len(codes)).random(len(codes)) < 0.5
-    inside = codes[first]
-    known = target[first]
-    rest = target[~first]
+    learn = np.random.default_rng(len(codes)).random(len(codes)) < 0.5
+    known_codes = codes[learn]
+    known = target[learn]
+    test = target[~learn]
     size = codes.max() + 1
-    counts = np.bincount(inside, minlength=size)
+    counts = np.bincount(known_codes, minlength=size)
     if classes is None:
         constant = known.mean()
-        learned = np.bincount(inside, known, size) / np.maximum(counts, 1)
+        best = np.bincount(known_codes, known, size) / np.maximum(counts, 1)
     else:
         constant = np.bincount(known).argmax()
-        pairs = np.bincount(inside * classes + known, minlength=size * classes)
-        learned = pairs.reshape(size, classes).argmax(axis=1)
-    predicted = np.where(counts > 0, learned, constant)[codes[~first]]
-    wrong = rest != constant
+        pairs = np.bincount(known_codes * classes + known, minlength=size * classes)
+        best = pairs.reshape(size, classes).argmax(axis=1)
+    predicted = np.where(counts > 0, best, constant)[codes[~learn]]
+    wrong = test != constant
     if wrong.sum() < MIN_OTHERS:
         return 0.0
     if classes is None:
-        return float(1.0 - ((rest - predicted) ** 2).sum() / ((rest - constant) ** 2).sum())
-    return float(1.0 - (rest != predicted).sum() / wrong.sum())
+        return float(1.0 - ((test - predicted) ** 2).sum() / ((test - constant) ** 2).sum())
+    return float(1.0 - (test != predicted).sum() / wrong.sum())
 
 
 def _correlation(numbers: np.ndarray, target: np.ndarray) -> float:
     """Return the share of the variance of the label that a line through the numbers explains."""
-    present = np.isfinite(numbers)
+    usable = np.isfinite(numbers)
     for values in (numbers, target):  # one extreme row can make a correlation of 1
-        low, high = np.quantile(values[present], (0.01, 0.99)) if present.any() else (0.0, 0.0)
-        present &= (values >= low) & (values <= high)
-    numbers = numbers[present]
-    target = target[present]
-    if len(numbers) < max(MIN_ROWS, len(present) // 2) or not np.ptp(numbers) or not np.ptp(target):
+        low, high = np.quantile(values[usable], (0.01, 0.99)) if usable.any() else (0.0, 0.0)
+        usable &= (values >= low) & (values <= high)
+    numbers = numbers[usable]
+    target = target[usable]
+    if len(numbers) < max(MIN_ROWS, len(usable) // 2):
+        return 0.0
+    if np.ptp(numbers) == 0 or np.ptp(target) == 0:
         return 0.0
     return float(np.corrcoef(numbers, target)[0, 1] ** 2)

@@ -22,14 +22,15 @@ from sweeps.data.columns.parse import NUMBER, parse_texts
 from sweeps.data.columns.tables import Parts
 from sweeps.space import DataSpec
 
-from .data_summary import ColumnSummary, Finding, sample_rows, shown
+from .data_summary import ColumnSummary, Finding, sample_rows, short_text
 from .label_leaks import find_leaks
 from .text_findings import DISTINCT_SHARE, MIN_ROWS, SUSPECT, text_findings
 
-# A number that is far outside of the other numbers may be a marker if it is in this many rows, and
-# if there are enough other numbers.
+# A number that is far outside of the other numbers may be a marker if it is in at least this many
+# rows, and in at least this share of the rows.
 MARKER_COPIES = 5
 MARKER_SHARE = 0.005
+# The column must have more different numbers than this.
 MARKER_OTHERS = 10
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are
 # reported.
@@ -60,7 +61,7 @@ def find_all(
     seed: int,
     whole: bool = True,
 ) -> tuple[Finding, ...]:
-    """Return everything in the data that may spoil a search; see `summarize` for the arguments.
+    """Return everything in the data that may spoil a search.
 
     Args:
         spec: The `data` section.
@@ -76,21 +77,22 @@ def find_all(
     # Without all columns, rows that differ would look like copies.
     comparable = sample.num_columns == len(columns)
     copies = _copies(sample) if comparable else np.zeros(sample.num_rows, dtype=bool)
-    different = sample.filter(pa.array(~copies))
-    are_copies = copies.any() and _are_rarely_equal(different)
+    without_copies = sample.filter(pa.array(~copies))
+    are_copies = copies.any() and _are_rarely_equal(without_copies)
     numbers = train.select([column.name for column in columns if column.kind == "number"])
     # The value of an identifier appears twice in a copied row, but it still identifies the row.
     if are_copies or (copies.any() and spec.drop_duplicates):
         numbers = numbers.filter(pa.array(~_copies(train)))
     else:
-        different = sample
+        without_copies = sample
     vectors = _vector_names([column.name for column in features])
-    rows = _Rows(parts, different, numbers, features=len(features), vectors=vectors)
+    rows = _Rows(parts, without_copies, numbers, features=len(features), vectors=vectors)
     readable = [column for column in columns if column.role in ("feature", "label")]
     findings = [finding for column in readable for finding in _column_findings(spec, column, rows)]
     findings += _markers(spec, readable, sample, known=findings)
     findings = [f for f in findings if f.kind != "marker" or f.column not in spec.missing]
-    findings = [_with_row(finding, train) if whole else finding for finding in findings]
+    if whole:
+        findings = [_add_row(finding, train) for finding in findings]
     findings += [
         Finding("leak", name, share=score)
         for name, score in find_leaks(spec, sample, features, classes, seed)
@@ -128,8 +130,9 @@ def _column_findings(spec: DataSpec, column: ColumnSummary, rows: _Rows) -> list
     name = column.name
     values = rows.sample.column(name)
     findings: list[Finding] = []
-    if (empty := _constant(rows.parts["train"], column, name in rows.vectors)) is not None:
-        findings.append(empty)
+    constant = _constant(rows.parts["train"], column, name in rows.vectors)
+    if constant is not None:
+        findings.append(constant)
     elif column.kind == "text" and name not in spec.parse:
         findings += text_findings(values, name)
     elif column.kind == "number" and name not in spec.parse:
@@ -162,7 +165,7 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
         return Finding("empty", column.name)
     if in_vector or values.null_count or pc.count_distinct(values, mode="only_valid").as_py() > 1:
         return None
-    return Finding("constant", column.name, shown(str(values[0].as_py())))
+    return Finding("constant", column.name, short_text(str(values[0].as_py())))
 
 
 def _markers(
@@ -174,9 +177,10 @@ def _markers(
     """
     known = [f for f in known if f.kind in _WITH_EXAMPLES]
     markers = []
-    passed = {*spec.missing, *spec.parse, *(f.column for f in known)}
-    for name in [column.name for column in columns if column.kind == "text"]:
-        if name in passed:
+    handled = {*spec.missing, *spec.parse, *(f.column for f in known)}
+    texts = [column.name for column in columns if column.kind == "text"]
+    for name in texts:
+        if name in handled:
             continue
         column = sample.column(name)
         counted = pc.value_counts(pc.utf8_trim_whitespace(column.drop_null()))
@@ -186,12 +190,12 @@ def _markers(
             markers.append(
                 Finding("marker", name, item["values"], count=item["counts"], loose=not certain)
             )
-    columns_with = Counter(finding.example for finding in (*known, *markers))
-    yield from (f for f in markers if not f.loose or columns_with[f.example] > 1)
+    number_of_columns = Counter(finding.example for finding in (*known, *markers))
+    yield from (f for f in markers if not f.loose or number_of_columns[f.example] > 1)
 
 
-def _with_row(finding: Finding, train: pa.Table) -> Finding:
-    """Return a finding with the row of its example."""
+def _add_row(finding: Finding, train: pa.Table) -> Finding:
+    """Return a finding with the row of its example, if its example is the text of a cell."""
     if finding.kind not in _WITH_EXAMPLES:
         return finding
     column = train.column(finding.column)
@@ -212,7 +216,9 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     if rule and column.kind == "text":
         numbers = parse_texts(numbers, rule).drop_null()
     exact = np.unique(np.asarray(numbers))
-    if exact.dtype.kind not in "iuf" or not (rule or np.all(exact == np.trunc(exact))):
+    if exact.dtype.kind not in "iuf":
+        return
+    if not rule and not np.all(exact == np.trunc(exact)):
         return
     equal = len(exact) - len(np.unique(exact.astype(np.float32)))
     if equal > ROUNDED_FROM * len(exact):
@@ -239,15 +245,15 @@ def _number_findings(values: pa.ChunkedArray, name: str, features: int) -> Itera
         yield Finding("infinite", name, count=infinite)
     if count < MIN_ROWS or infinite or not np.all(numbers == np.floor(numbers)):
         return
-    steps = float((np.diff(numbers) == 1).mean())
+    steps = np.diff(numbers)
     distinct = pc.count_distinct(values, mode="only_valid").as_py()
-    gaps = count < len(values)
-    if steps >= DISTINCT_SHARE and features > 1:
+    has_missing = count < len(values)
+    if (steps == 1).mean() >= DISTINCT_SHARE and features > 1:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
-        loose = gaps or not bool(np.all(np.diff(numbers) > 0))
+        loose = has_missing or not bool(np.all(steps > 0))
         yield Finding("row_number", name, example, count=distinct, loose=loose)
     elif _NAMED_ID.search(name) and distinct >= DISTINCT_SHARE * count:
-        loose = gaps or distinct < count
+        loose = has_missing or distinct < count
         yield Finding("identifier", name, f"{numbers[0]:.0f}", count=distinct, loose=loose)
 
 
@@ -256,7 +262,7 @@ def _days(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     numbers = pc.unique(values.drop_null())
     if pa.types.is_integer(values.type) and len(numbers) >= MIN_COPIES:
         ends = pc.min_max(numbers).as_py()
-        if ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231:
+        if ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231:  # years 1900 to 2100
             texts = numbers.cast(pa.large_string())
             if not parse_texts(texts, "%Y%m%d").null_count:
                 yield Finding("date_text", name, texts[0].as_py(), "%Y%m%d")
@@ -265,16 +271,16 @@ def _days(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     """Yield a finding for the smallest or the largest number if it stands out in many rows.
 
-    It stands out if it is far from the other numbers.
+    It stands out if its distance from the next number is half the range of the other numbers.
     """
     numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
     distinct, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
     if len(distinct) <= MARKER_OTHERS:
         return
-    for end, rest in ((0, distinct[1:]), (-1, distinct[:-1])):
-        gap = np.abs(distinct[end] - rest[end])
-        often = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
-        if often and gap >= (rest[-1] - rest[0]) / 2:
+    for end, others in ((0, distinct[1:]), (-1, distinct[:-1])):
+        gap = np.abs(distinct[end] - others[end])
+        is_frequent = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
+        if is_frequent and gap >= (others[-1] - others[0]) / 2:
             example = as_text(float(distinct[end]))
             count = int(counts[end])
             yield Finding("marker", name, example, NUMBER, count=count)
@@ -289,11 +295,12 @@ def _are_rarely_equal(rows: pa.Table) -> bool:
     The estimate treats columns as independent. Columns are not independent, so the chance must be
     tiny.
     """
-    log_chance = 0.0
-    some = rows.slice(0, 10_000)
-    for column in some.columns:
-        shares = pc.value_counts(column).field("counts").to_numpy() / max(1, some.num_rows)
+    log_chance = 0.0  # logarithm of the chance that two rows are equal
+    first_rows = rows.slice(0, 10_000)
+    for column in first_rows.columns:
+        shares = pc.value_counts(column).field("counts").to_numpy() / max(1, first_rows.num_rows)
         log_chance += float(np.log(max(float(np.sum(shares**2)), 1e-12)))
+    # n rows have about n² pairs. A chance below 1 / n³ makes even one equal pair unlikely.
     return bool(log_chance < -3 * np.log(max(2, rows.num_rows)))
 
 
@@ -314,6 +321,7 @@ def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
     count = int(copies.sum())
     if len(copies) < MIN_ROWS or count < MIN_COPIES:
         return
+    # The chance that a sample also has the copy of a row is the share of the rows in the sample.
     share = count / len(copies) * (rows / len(copies))
     if share >= DUPLICATES_FROM:
         yield Finding("duplicates", count=count, share=min(1.0, share))
@@ -332,7 +340,7 @@ def _overlaps(
         if key == "train":
             continue
         rows = sample_rows(part, len(sample), seed)
-        both = int(np.isin(row_hashes(rows, names), known).sum())
-        share = both / max(1, rows.num_rows) / sampled_share
-        if both >= min(MIN_COPIES, rows.num_rows) and share >= OVERLAP_FROM:
-            yield Finding("overlap", example=key, count=both, share=min(1.0, share))
+        count = int(np.isin(row_hashes(rows, names), known).sum())
+        share = count / max(1, rows.num_rows) / sampled_share
+        if count >= min(MIN_COPIES, rows.num_rows) and share >= OVERLAP_FROM:
+            yield Finding("overlap", example=key, count=count, share=min(1.0, share))

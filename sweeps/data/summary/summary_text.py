@@ -8,12 +8,12 @@ from collections import Counter
 from sweeps.core.text.shell_text import printable
 from sweeps.space import Space
 
-from .data_summary import VALUE_LENGTH, DataSummary, percent, shown
+from .data_summary import VALUE_LENGTH, DataSummary, percent, short_text
 from .summary_warnings import warnings
 
 HEAD = ("column", "kind", "missing", "distinct", "values")
 # The columns of `HEAD` that are aligned to the right
-NUMBERS = (2, 3)
+RIGHT_ALIGNED = (2, 3)
 # Number of columns of the data that a table lists, and number of classes of the label that a line
 # lists.
 MOST_COLUMNS = 60
@@ -35,15 +35,16 @@ def one_line(summary: DataSummary) -> str:
     texts = [f"{kinds[kind]} {name}" for kind, name in _KINDS.items() if kinds[kind]]
     missing = sum(column.missing for column in features)
     rows = ", ".join(f"{count:,} {key}" for key, count in summary.rows.items())
-    rows = f"{rows} rows" if len(summary.rows) > 1 else f"{summary.rows['train']:,} rows"
-    parts = [
-        f"{rows}, {len(features)} feature{'s' * (len(features) != 1)} ({', '.join(texts)})"
-        if features
-        else rows
-    ]
-    parts += [f"{missing:,} missing value{'s' * (missing != 1)}"] if missing else []
-    parts += [text] if (text := label_text(summary)) else []
-    return "; ".join(parts)
+    if len(summary.rows) == 1:
+        rows = f"{summary.rows['train']:,}"
+    text = f"{rows} rows"
+    if features:
+        text += f", {len(features)} feature{'s' * (len(features) != 1)} ({', '.join(texts)})"
+    if missing:
+        text += f"; {missing:,} missing value{'s' * (missing != 1)}"
+    if label := label_text(summary):
+        text += f"; {label}"
+    return text
 
 
 def label_text(summary: DataSummary) -> str:
@@ -57,15 +58,14 @@ def label_text(summary: DataSummary) -> str:
     if not summary.label:
         return ", ".join(f"{column.name} {column.values}" for column in labels[:MOST_CLASSES])
     total = max(1, sum(summary.label.values()))
-    first = sorted(summary.label.items(), key=lambda item: -item[1])[:MOST_CLASSES]
-    more = f", … {len(summary.label)} classes" if len(summary.label) > len(first) else ""
+    largest = sorted(summary.label.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+    shares = [f"{short_text(name)} {percent(count / total)}" for name, count in largest]
+    text = f"{labels[0].name} {', '.join(shares)}"
     if len(summary.label) == 2:
-        more = f" (positive: {shown(list(summary.label)[1])})"
-    return (
-        f"{labels[0].name} "
-        + ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first)
-        + more
-    )
+        text += f" (positive: {short_text(list(summary.label)[1])})"
+    elif len(summary.label) > MOST_CLASSES:
+        text += f", … {len(summary.label)} classes"
+    return text
 
 
 def table_rows(summary: DataSummary) -> list[list[str]]:
@@ -73,19 +73,15 @@ def table_rows(summary: DataSummary) -> list[list[str]]:
     ordered = sorted(summary.columns, key=lambda column: column.role != "label")
     rows = []
     for column in ordered[:MOST_COLUMNS]:
-        marks = [column.role] * (column.role != "feature") + ["parsed"] * column.parsed
-        role = f" ({', '.join(marks)})" if marks else ""
+        marks = [] if column.role == "feature" else [column.role]
+        if column.parsed:
+            marks.append("parsed")
+        name = short_text(column.name, 2 * VALUE_LENGTH)
+        if marks:
+            name += f" ({', '.join(marks)})"
         missing = f"{column.missing:,}" if column.missing else ""
         distinct = "" if column.distinct is None else f"{column.distinct:,}"
-        rows.append(
-            [
-                shown(column.name, 2 * VALUE_LENGTH) + role,
-                column.kind,
-                missing,
-                distinct,
-                column.values,
-            ]
-        )
+        rows.append([name, column.kind, missing, distinct, column.values])
     return rows
 
 

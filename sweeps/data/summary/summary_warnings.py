@@ -22,11 +22,10 @@ from sweeps.space.model.step_names import Step
 from sweeps.space.yaml.scalars import scalar
 from sweeps.space.yaml.yaml_writer import flow
 
-from .data_summary import DataSummary, Finding, percent, shown
+from .data_summary import DataSummary, Finding, percent, short_text
 
-# Metrics and parameters that depend on which class is the positive one, and labels whose positive
-# class needs no warning.
-POSITIVE = {
+# Metrics and parameters that depend on which class is the positive one
+NEED_POSITIVE = {
     "f1",
     "aucpr",
     "precision",
@@ -43,13 +42,14 @@ POSITIVE = {
     "pos_bagging_fraction",
     "neg_bagging_fraction",
 }
-NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
+# Names of classes that say themselves which class is the positive one
+NEUTRAL_CLASSES = {"0", "1", "0.0", "1.0", "False", "True"}
 # Trainers that compute with 64-bit floats, or whose numbers sweeps does not know.
-WIDE = (None, "lightgbm", "command")
-# An encoder of a column with more different numbers gets a warning
-MANY = 30
+WIDE_FLOATS = (None, "lightgbm", "command")
+# There is a warning about an encoder of a column with more different numbers.
+MANY_NUMBERS = 30
 # Number of columns that one warning names.
-NAMED = 5
+MOST_NAMED = 5
 # The key and the text of the warning by the kind of the finding. The most harmful kinds come first.
 TEXTS = {
     "leak": (
@@ -146,18 +146,20 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     dropped = {name for spec in space.variants for name in spec.drop}
     findings = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
     grouped = [_warning(group, summary) for kind in TEXTS for group in groups(findings, kind)]
-    return (*_positive(summary, space), *_encoded_numbers(summary, space), *grouped)
+    return (*_positive_class(summary, space), *_encoded_numbers(summary, space), *grouped)
 
 
-def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
+def _positive_class(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
     """Yield a warning if a setting needs the positive class, and the space file names none."""
     classes = list(summary.label)
+    if len(classes) != 2 or space.data.positive is not None or {*classes} <= NEUTRAL_CLASSES:
+        return
     params = space.sections.get("params")
     metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
-    named = {name.partition("-")[2] for name in metrics}
-    used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
-    unnamed = len(classes) == 2 and space.data.positive is None
-    if used and unnamed and not NUMBERED.issuperset(classes):
+    settings = {name.partition("-")[2] for name in metrics}  # without `valid-`
+    if isinstance(params, dict):
+        settings.update(params)
+    if used := sorted(NEED_POSITIVE & settings):
         text = (
             f"the positive class is {classes[1]}, the last in sorted order, and "
             f"`{', '.join(used)}` depends on it; "
@@ -172,10 +174,13 @@ def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning
     The encoder reads the numbers as if they were categories.
     """
     for column in summary.columns:
-        if column.role != "feature" or column.kind != "number" or (column.distinct or 0) <= MANY:
+        if column.role != "feature" or column.kind != "number":
+            continue
+        if column.distinct is None or column.distinct <= MANY_NUMBERS:
             continue
         for step in _steps(space):
-            if step.name in ENCODERS and step.columns and selects(step, column.name, False):
+            has_columns = step.name in ENCODERS and step.columns
+            if has_columns and selects(step, column.name, categorical=False):
                 yield DataWarning(
                     "space.preprocessor",
                     f"`{column.name}` has numbers, which {step.name} makes codes, so that other "
@@ -194,9 +199,9 @@ def _matters(finding: Finding, space: Space) -> bool:
         return not data.drop_duplicates
     if finding.kind == "rounded":
         scaled = any(step.name.endswith("Scaler") for step in _steps(space))
-        return not scaled and space.trainer.name not in WIDE
-    texts = ("identifier", "prose", "many", "number_text", "date_text", "unseen")
-    if finding.kind not in texts:
+        return not scaled and space.trainer.name not in WIDE_FLOATS
+    about_texts = ("identifier", "prose", "many", "number_text", "date_text", "unseen")
+    if finding.kind not in about_texts:
         return True
     if _is_handled(finding.column, space):
         return False
@@ -215,8 +220,9 @@ def _is_handled(column: str, space: Space) -> bool:
     A step may read them as texts if it is the user's code.
     """
     for step in _steps(space):
-        own = ":" in step.name and not step.name.startswith("sklearn.")
-        if (own or step.short.endswith(("Vectorizer", "Hasher"))) and selects(step, column):
+        is_users_code = ":" in step.name and not step.name.startswith("sklearn.")
+        may_read_texts = is_users_code or step.short.endswith(("Vectorizer", "Hasher"))
+        if may_read_texts and selects(step, column):
             return True
     return False
 
@@ -233,30 +239,32 @@ def _reads_texts(column: str, space: Space) -> bool:
 
 
 def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
-    """Return the warning for the findings of a group."""
-    key, text = TEXTS[group[0].kind]
+    """Return the warning for the findings of a group; see `TEXTS` and `groups`."""
     finding = group[0]
+    key, text = TEXTS[finding.kind]
     count = sum(finding.count for finding in group)
     copied = any(other.kind == "duplicates" for other in summary.findings)
-    other_rule = f" or {flow(finding.other_rule)}, which also fits" * bool(finding.other_rule)
+    entry = flow(parse_entry(finding))
+    if finding.other_rule:
+        entry += f" or {flow(finding.other_rule)}, which also fits"
     return DataWarning(
         key,
         text.format(
-            names=first_of([f"`{finding.column}`" for finding in group], NAMED),
+            names=first_of([f"`{finding.column}`" for finding in group], MOST_NAMED),
             column=finding.column,
             have="has" if len(group) == 1 else "have",
             them="it" if len(group) == 1 else "them",
-            example=shown(finding.example),
+            example=short_text(finding.example),
             count=count,
             rows="row" if count == 1 else "rows",
             share=percent(finding.share),
             sampled=summary.sampled,
-            copies=", some of them copies" * copied,
-            others=f", and {count} other text{'s' * (count > 1)}" * bool(count),
-            row=f" in row {finding.row:,}" * (finding.row > 1),
-            first=f" (first: row {finding.row:,})" * bool(finding.row),
-            entry=flow(parse_entry(finding)) + other_rule,
-            effect=", which reads other texts as missing values" * bool(count),
+            copies=", some of them copies" if copied else "",
+            others=f", and {count} other text{'s' * (count > 1)}" if count else "",
+            row=f" in row {finding.row:,}" if finding.row > 1 else "",
+            first=f" (first: row {finding.row:,})" if finding.row else "",
+            entry=entry,
+            effect=", which reads other texts as missing values" if count else "",
             markers=flow(missing_entry(group)),
         ),
     )
@@ -272,21 +280,26 @@ def parse_entry(finding: Finding) -> JsonValue:
 
 def missing_entry(findings: Sequence[Finding]) -> dict[str, list[LabelValue | None]]:
     """Return the value of `data.missing` for findings with the same marker."""
-    example = findings[0].example
-    column = findings[0].column if len(findings) == 1 else EVERY_COLUMN
-    return {column: [scalar(example) if findings[0].rule else example]}
+    finding = findings[0]
+    column = finding.column if len(findings) == 1 else EVERY_COLUMN
+    # The marker is a number if the finding has a rule, and otherwise a text.
+    return {column: [scalar(finding.example) if finding.rule else finding.example]}
 
 
 def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
     """Return the findings of a kind in groups, each with one warning.
 
-    Findings of the same marker are one group.
+    Findings of the same marker are one group, and so are all findings of the kinds in `GROUPED`.
     """
-    findings_of: dict[str, list[Finding]] = {}
+    findings_by_key: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.kind == kind:
+        if finding.kind != kind:
+            continue
+        if kind in GROUPED:
+            key = ""
+        elif kind == "marker":
             key = finding.example
-            if kind != "marker":
-                key = "" if kind in GROUPED else finding.column + key
-            findings_of.setdefault(key, []).append(finding)
-    return list(findings_of.values())
+        else:
+            key = finding.column + finding.example
+        findings_by_key.setdefault(key, []).append(finding)
+    return list(findings_by_key.values())

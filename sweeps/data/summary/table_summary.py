@@ -27,9 +27,11 @@ from .data_summary import (
     kind_of,
     percent,
     sample_rows,
-    shown,
+    short_text,
 )
 
+# Largest number of values of a sample, and number of rows that it has at least in spite of this
+# limit
 SAMPLE_VALUES = 5_000_000
 LEAST_ROWS = 1_000
 # Number of values that the text of a column shows.
@@ -64,37 +66,41 @@ def summarize(
     simple = [field.name for field in train.schema if kind_of(field) != "other"]
     most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
     sample = sample_rows(train.select(simple), most, seed)
-    roles = column_roles(spec, train.column_names)
-    described = (_column(train, sample, name, roles[name], missing) for name in train.column_names)
-    columns = tuple(
-        replace(column, parsed=column.name in spec.parse and column.role != "dropped")
-        for column in described
-    )
-    balance: dict[str, int] = {}
+    columns = []
+    for name, role in column_roles(spec, train.column_names).items():
+        column = _column(train, sample, name, role, missing)
+        columns.append(replace(column, parsed=name in spec.parse and role != "dropped"))
+    class_rows: dict[str, int] = {}
     if classes is not None:
         counts = pc.value_counts(train.column(spec.labels[0]).drop_null()).to_pylist()
-        rows_of = {item["values"]: item["counts"] for item in counts}
-        balance = {_short(value): rows_of.get(value, 0) for value in classes}
-    total = dict(rows or {key: part.num_rows for key, part in parts.items()})
-    findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)
-    return DataSummary(total, min(train.num_rows, most), columns, balance, findings)
+        rows_by_class = {item["values"]: item["counts"] for item in counts}
+        class_rows = {_short(value): rows_by_class.get(value, 0) for value in classes}
+    return DataSummary(
+        rows=dict(rows or {key: part.num_rows for key, part in parts.items()}),
+        sampled=min(train.num_rows, most),
+        columns=tuple(columns),
+        label=class_rows,
+        findings=find_all(spec, parts, sample, columns, classes, seed, whole=rows is None),
+    )
 
 
 def column_roles(spec: DataSpec, names: Sequence[str]) -> dict[str, str]:
     """Return the role of each column; see `ColumnSummary`."""
-    own = dict.fromkeys(split_columns(spec), "split") | dict.fromkeys(spec.drop, "dropped")
-    own |= dict.fromkeys(spec.weight_columns, "weight") | dict.fromkeys(spec.labels, "label")
-    return {name: own.get(name, "feature") for name in names}
+    # A later role replaces an earlier one of the same column.
+    roles = dict.fromkeys(split_columns(spec), "split") | dict.fromkeys(spec.drop, "dropped")
+    roles |= dict.fromkeys(spec.weight_columns, "weight") | dict.fromkeys(spec.labels, "label")
+    return {name: roles.get(name, "feature") for name in names}
 
 
 def _column(
     train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None
 ) -> ColumnSummary:
+    """Summarise a column; see `summarize` for `missing`."""
     field = train.schema.field(name)
     kind = kind_of(field)
     count = train.column(name).null_count if missing is None else missing.get(name, 0)
     if kind == "other":
-        values = shown(str(field.type), 2 * VALUE_LENGTH)
+        values = short_text(str(field.type), 2 * VALUE_LENGTH)
         return ColumnSummary(name, role, kind, missing=count, distinct=None, values=values)
     column = sample.column(name)
     if kind in ("number", "date"):
@@ -110,12 +116,14 @@ def _column(
 
 def _frequent_values(counted: Counter[LabelValue]) -> str:
     """Return the most frequent values of a column, with their shares if these are not tiny."""
-    first = counted.most_common(SHOWN_VALUES)
-    texts = [shown(_short(value)) for value, _ in first]
-    shares = [count / counted.total() for _, count in first]
-    if shares and shares[0] >= 0.01:
-        texts = [f"{text} {percent(share)}" for text, share in zip(texts, shares, strict=True)]
-    return ", ".join(texts) + ", …" * (len(counted) > len(first))
+    texts = []
+    show_shares = max(counted.values(), default=0) / max(1, counted.total()) >= 0.01
+    for value, count in counted.most_common(SHOWN_VALUES):
+        text = short_text(_short(value))
+        texts.append(f"{text} {percent(count / counted.total())}" if show_shares else text)
+    if len(counted) > SHOWN_VALUES:
+        texts.append("…")
+    return ", ".join(texts)
 
 
 def _short(value: Any) -> str:

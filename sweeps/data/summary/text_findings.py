@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.data.columns.missing import WORDS, without_markers
+from sweeps.data.columns.missing import WORDS, null_markers
 from sweeps.data.columns.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
 
-from .data_summary import Finding, shown
+from .data_summary import Finding, short_text
 
 # Smallest number of rows with a value for a finding about a column.
 MIN_ROWS = 50
@@ -64,7 +64,10 @@ _FORMATS = (*(day + clock for clock in _CLOCKS for day in _DATES), *(TIME + t fo
 
 
 def _shape(text: str) -> str:
-    """Return the signs of a text, without a time zone at its end."""
+    """Return the signs of a text, with `x` for words and numbers, without a time zone at its end.
+
+    An example is `x-x-x x:x` for `2026-01-31 12:00`.
+    """
     return re.sub(r"[^\W_]+", "x", re.sub(r"(Z|[+-]\d\d:?\d\d)$", "", text))
 
 
@@ -96,19 +99,20 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 
     A few texts that differ from the others do not matter. At most one finding.
     """
-    present = without_markers(values, WORDS).drop_null()
+    present = null_markers(values, WORDS).drop_null()
     counted = pc.value_counts(pc.utf8_trim_whitespace(present))
     texts = counted.field("values")
     if len(texts) < 3:
         return
+    # True if nearly all rows have different texts
     differ = len(present) >= MIN_ROWS and len(texts) >= DISTINCT_SHARE * len(present)
     # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are
     # seldom all different integers.
     labels = pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED)
     if pc.mean(labels).as_py() < DISTINCT_SHARE:
-        read = _read_text(name, texts, counted.field("counts").to_numpy(), differ)
-        if read is not None:
-            yield read
+        finding = _parsed_finding(name, texts, counted.field("counts").to_numpy(), differ)
+        if finding is not None:
+            yield finding
             return
     many = len(texts) > MANY_TEXTS
     words = pc.mean(pc.count_substring_regex(texts[:1_000], r"\pL\pL+")).as_py()
@@ -121,10 +125,10 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         kind = "many"
     else:
         return
-    yield Finding(kind, name, shown(texts[0].as_py()), count=len(texts))
+    yield Finding(kind, name, short_text(texts[0].as_py()), count=len(texts))
 
 
-def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> Finding | None:
+def _parsed_finding(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> Finding | None:
     """Return a finding if texts are numbers, durations or dates, beside a few exceptions.
 
     None for codes such as ZIP codes.
@@ -136,35 +140,37 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
         differ: True if nearly all rows have different texts.
     """
     suspect = pc.match_substring_regex(texts, SUSPECT).to_numpy(zero_copy_only=False)
-    allowed = (1 - DISTINCT_SHARE) * len(texts)
+    most_exceptions = (1 - DISTINCT_SHARE) * len(texts)
     fits = []
     for rule in _rules(texts):
-        wrong = parse_texts(texts, rule).is_null().to_numpy(zero_copy_only=False)
-        other = counts[wrong & ~suspect]
-        few = len(other) == 1 or other.sum() <= max(1, EXCEPTION_ROWS * counts.sum())
-        if few and len(other) <= allowed and (~wrong).sum() >= 2:
-            fits.append((int(counts[wrong].sum()), rule, wrong))
+        misfit = parse_texts(texts, rule).is_null().to_numpy(zero_copy_only=False)
+        exceptions = counts[misfit & ~suspect]
+        few = len(exceptions) == 1 or exceptions.sum() <= max(1, EXCEPTION_ROWS * counts.sum())
+        if few and len(exceptions) <= most_exceptions and (~misfit).sum() >= 2:
+            fits.append((int(counts[misfit].sum()), rule, misfit))
     if not fits:
         return None
-    odd_rows, rule, wrong = min(fits, key=lambda fit: fit[0])
-    fitting = texts.filter(pa.array(~wrong))
-    others = texts.filter(pa.array(wrong))
+    misfit_rows, rule, misfit = min(fits, key=lambda fit: fit[0])
+    fitting = texts.filter(pa.array(~misfit))
+    misfits = texts.filter(pa.array(misfit))
     plain = pc.match_substring_regex(fitting, _PLAIN)
     if rule == NUMBER and (
         pc.any(pc.match_substring_regex(fitting, _CODE)).as_py()
-        or (not len(others) and _are_codes(fitting, differ))
-        or _has_two_scales(fitting, counts[~wrong])
+        or (not len(misfits) and _are_codes(fitting, differ))
+        or _has_two_scales(fitting, counts[~misfit])
     ):
         return None
-    odd = others if len(others) else fitting.filter(pc.invert(plain))
-    example = (odd if len(odd) else fitting)[0].as_py()
-    repeats = odd_rows > 1 or suspect[wrong].any()
-    if rule == NUMBER and len(others) == 1 and repeats and pc.all(plain).as_py():
-        return Finding("marker", name, example, other_rule=NUMBER, count=odd_rows)
+    # The example is a misfit, or else a number that is written in an unusual way.
+    examples = misfits if len(misfits) else fitting.filter(pc.invert(plain))
+    example = (examples if len(examples) else fitting)[0].as_py()
+    is_marker = len(misfits) == 1 and (misfit_rows > 1 or suspect[misfit].any())
+    if rule == NUMBER and is_marker and pc.all(plain).as_py():
+        return Finding("marker", name, example, other_rule=NUMBER, count=misfit_rows)
     kind = "number_text" if "%" not in rule else "date_text"
-    other = re.sub("%d(.)%m", r"%m\1%d", rule)
-    other = other if other != rule and parse_texts(fitting, other).null_count == 0 else ""
-    return Finding(kind, name, example, rule.removeprefix(TIME), other, len(others))
+    swapped = re.sub("%d(.)%m", r"%m\1%d", rule)  # the month before the day
+    if swapped == rule or parse_texts(fitting, swapped).null_count:
+        swapped = ""
+    return Finding(kind, name, example, rule.removeprefix(TIME), swapped, len(misfits))
 
 
 def _are_codes(texts: pa.Array, differ: bool) -> bool:
@@ -180,12 +186,12 @@ def _are_codes(texts: pa.Array, differ: bool) -> bool:
 def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
     """Return whether amounts have different signs, so that no rule makes them comparable.
 
-    Examples are `$` and `€`, and `%` beside no sign.
+    Examples are `$` and `€`, and `%` beside no sign. Rare signs do not count.
     """
     signs = pc.replace_substring_regex(texts, _AMOUNT, "")
-    rows = pd.Series(counts).groupby(signs.to_pylist()).sum()
-    often = {*rows.index[rows > EXCEPTION_ROWS * counts.sum()]}
-    return len(often - {""}) > 1 or often == {"", "%"}
+    rows_by_sign = pd.Series(counts).groupby(signs.to_pylist()).sum()
+    frequent = {*rows_by_sign.index[rows_by_sign > EXCEPTION_ROWS * counts.sum()]}
+    return len(frequent - {""}) > 1 or frequent == {"", "%"}
 
 
 def _rules(texts: pa.Array) -> Iterator[str]:
@@ -195,8 +201,12 @@ def _rules(texts: pa.Array) -> Iterator[str]:
     if len(units) == 1:
         yield f"{UNIT}{units[0].as_py()}"
     yield DURATION
-    some = texts[:50]
-    shapes = {_shape(text) for text in some.to_pylist()}
+    # Only formats of dates that fit most of the first texts are worth a look at all texts.
+    first_texts = texts[:50]
+    shapes = {_shape(text) for text in first_texts.to_pylist()}
     example = datetime(2001, 2, 3, 4, 5, 6)
-    forms = [f for f in _FORMATS if _shape(example.strftime(f.removeprefix(TIME))) in shapes]
-    yield from (f for f in forms if parse_texts(some, f).null_count <= len(some) // 10)
+    for rule in _FORMATS:
+        if _shape(example.strftime(rule.removeprefix(TIME))) not in shapes:
+            continue
+        if parse_texts(first_texts, rule).null_count <= len(first_texts) // 10:
+            yield rule

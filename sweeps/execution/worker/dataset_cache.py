@@ -83,6 +83,6 @@ class DatasetCache:
             parts = self.data.shards[name]
             dataset = ray.get(parts[ranks.rank % len(parts)])
             if self.data.whole and name == "train":
-                dataset = tables.part_of(dataset, ranks.world_size, ranks.rank)
+                dataset = tables.rows_of_rank(dataset, ranks.world_size, ranks.rank)
             self.opened[name] = ray_data_adapter.Shard(dataset.materialize())
         return self.opened[name]

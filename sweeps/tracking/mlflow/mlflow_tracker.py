@@ -25,23 +25,26 @@ from .sweep_runs import Destination, is_refusal
 
 log = logging.getLogger(__name__)
 
-# Seconds between two batches; seconds between two attempts to reach a server.
+# Seconds between two batches, and between two attempts to reach a server
 BATCH_EVERY = 0.25
 RETRY_EVERY = 2.0
-# Seconds that a sweep waits at its end for a server that does not answer: normally, after a signal,
-# and when the disk is full.
-CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
+# Seconds that a sweep waits at its end for a server that does not answer
+CLOSE_WITHIN = 60.0
+# The same after a signal
+STOP_WITHIN = 15.0
+# The same if the disk is full or the study's database does not answer
+CLOSE_SOON = 1.0
 
 
 class CloseTracker:
     """A message in the queue: no more events follow."""
 
 
-class Lost:
+class ProcessEnded:
     """A message in the queue: the tracker's process has ended."""
 
 
-Message = Event | CloseTracker | Lost
+Message = Event | CloseTracker | ProcessEnded
 OnWait = Callable[[str], None]
 # Function that is called after a possible change of a tracker's `parent`, `error` or `waiting`. It
 # gets the tracker, the number of messages that were written since the last call, and True if the
@@ -80,7 +83,7 @@ class MlflowTracker:
         self.parent: str | None = None
         self.error: str | None = None
         self.waiting = False
-        self.writer = RunWriter(destination, self._refused, self._answered)
+        self.writer = RunWriter(destination, self._record_refusal, self._record_answer)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._last_answer = 0.0  # time at which the server last answered, by the monotonic clock
@@ -113,9 +116,9 @@ class MlflowTracker:
         """
         self._messages.put(CloseTracker())
         self._last_answer = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() < min(
-            self._last_answer + timeout, until
-        ):
+        while self._thread.is_alive():
+            if time.monotonic() >= min(self._last_answer + timeout, until):
+                break
             self._thread.join(0.2)
             if self.writer.left:
                 on_wait(f"sending runs to MLflow, {self.writer.left:,} left")
@@ -133,19 +136,22 @@ class MlflowTracker:
     # The thread
 
     def _run(self) -> None:
+        """Open the sweep's run when the first event arrives, and write events until the end."""
         try:
             import mlflow.tracking  # noqa: F401 - takes a second or two, while the sweep starts
 
             first = self._messages.get()
             if isinstance(first, CloseTracker | SweepEnded):
-                return self._changed(1)  # the sweep never started, so there is nothing to write
+                return self._report_change(
+                    1
+                )  # the sweep never started, so there is nothing to write
             self._until_written(self.writer.open)
-            self._changed()
+            self._report_change()
             if self.writer.parent:  # MLflow has not refused the run of the sweep
                 self._write_all(first)
         except Exception as e:
             self.error = first_line(e)
-            self._changed()
+            self._report_change()
             log.error(
                 "MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s",
                 masked(traceback.format_exc()),
@@ -158,13 +164,14 @@ class MlflowTracker:
         """
         messages = [first]
         while True:
-            time.sleep(BATCH_EVERY if not isinstance(messages[0], CloseTracker) else 0)
+            if not isinstance(messages[0], CloseTracker):
+                time.sleep(BATCH_EVERY)  # more messages may come
             with contextlib.suppress(queue.Empty):
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
             self._until_written(functools.partial(self.writer.write, events))
-            self._changed(len(messages))
+            self._report_change(len(messages))
             if any(isinstance(message, CloseTracker) for message in messages):
                 return
             messages = [self._messages.get()]
@@ -181,10 +188,10 @@ class MlflowTracker:
                 action()
                 self.parent = self.writer.parent
                 self.waiting = False
-                return self._answered()
+                return self._record_answer()
             except Exception as e:  # MLflow's stores let errors of their libraries pass.
                 if is_refusal(e):
-                    return self._refused(e)
+                    return self._record_refusal(e)
                 reason = e
             if not self.waiting:
                 log.warning(
@@ -193,17 +200,18 @@ class MlflowTracker:
                     first_line(reason),
                 )
             self.waiting = True
-            self._changed()
+            self._report_change()
             if self._stopped.wait(RETRY_EVERY):
                 raise TimeoutError("the sweep ended before the server answered again") from reason
 
-    def _changed(self, written: int = 0, answered: bool = False) -> None:
+    def _report_change(self, written: int = 0, answered: bool = False) -> None:
+        """Call `on_change`; see `OnChange` for the arguments."""
         self._on_change(self, written, answered)
 
-    def _answered(self) -> None:
+    def _record_answer(self) -> None:
         self._last_answer = time.monotonic()
-        self._changed(answered=True)
+        self._report_change(answered=True)
 
-    def _refused(self, error: Exception) -> None:
+    def _record_refusal(self, error: Exception) -> None:
         self.error = first_line(error)
         log.error("MLflow refused a request of the MLflow tracker: %s", self.error)

@@ -60,16 +60,18 @@ def should_move_alias(old: Score | None, new: Score | None, force: bool) -> tupl
     if (old.metric, old.goal) != (new.metric, new.goal):
         objective = f"{old.metric} ({old.goal})"
         return False, f"the current version was chosen by another objective, {objective}"
-    if new.feasible != old.feasible:
-        feasible, other = ("new", "current") if new.feasible else ("current", "new")
-        reason = f"the {feasible} version meets the constraints, and the {other} version does not"
-        return new.feasible, reason
-    better = new.value < old.value if new.goal == "minimize" else new.value > old.value
-    compared = (
+    if new.feasible and not old.feasible:
+        return True, "the new version meets the constraints, and the current version does not"
+    if old.feasible and not new.feasible:
+        return False, "the current version meets the constraints, and the new version does not"
+    is_better = new.value < old.value if new.goal == "minimize" else new.value > old.value
+    reason = (
         f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current "
         "version"
     )
-    return better, compared if better else f"{compared}, so the new version is not better"
+    if not is_better:
+        reason += ", so the new version is not better"
+    return is_better, reason
 
 
 def check_names(name: str, alias: str | None) -> None:
@@ -83,11 +85,10 @@ def check_names(name: str, alias: str | None) -> None:
             "--register",
             f"a model's name must not be empty and must not contain / or :; got {name!r}",
         )
-    if alias is not None and (
-        not re.fullmatch(r"[\w-]{1,255}", alias)
-        or alias == "latest"
-        or re.fullmatch(r"[vV]\d+", alias)
-    ):
+    if alias is None:
+        return
+    is_reserved = alias == "latest" or re.fullmatch(r"[vV]\d+", alias)
+    if is_reserved or not re.fullmatch(r"[\w-]{1,255}", alias):
         rule = (
             "an alias must have only letters, digits, _ and -, and must not be `latest` or a "
             "version such as `v1`"
@@ -148,7 +149,7 @@ def register(
         client = MlflowClient(model.uri)
         run = _run_of(client, parent, training["trial"])
         tags = _tags(training) | {DIGEST: digest}
-        version, message = _version(client, bundle, tags, run=run, name=model.name)
+        version, message = _find_or_create_version(client, bundle, tags, run=run, name=model.name)
         if model.alias is None:
             return [message]
         return [message, _move_alias(client, model, model.alias, version=version, tags=tags)]
@@ -166,10 +167,18 @@ def _tags(training: Mapping[str, Any]) -> dict[str, str]:
     return {f"{PREFIX}{key}": str(value) for key, value in facts.items()}
 
 
-def _version(
+def _find_or_create_version(
     client: MlflowClient, bundle: Path, tags: dict[str, str], *, run: Run, name: str
 ) -> tuple[str, str]:
-    """Return the version of a bundle, which is created if it does not exist, and a message."""
+    """Return the version of a bundle, which is created if it does not exist, and a message.
+
+    Args:
+        client: MLflow's client.
+        bundle: The bundle's folder.
+        tags: Tags of the version, with the digest of the bundle.
+        run: The run that gets the bundle as an artifact.
+        name: Name of the registered model.
+    """
     run_id = run.info.run_id
     if not client.search_registered_models(f"name = '{name}'", max_results=1):
         client.create_registered_model(name)

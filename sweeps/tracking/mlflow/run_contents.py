@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 # The part of a nested dimension's name that says in which option the dimension is.
 OPTION = re.compile(r"\.(?:choice|grid)\.\d+(?=\.|$)")
-NAME_LENGTH, DIGEST_LENGTH = 500, 36  # MLflow's limits for a data set
+# MLflow's limits for the name and the digest of a data set
+NAME_LENGTH = 500
+DIGEST_LENGTH = 36
 # MLflow's limit for the name of a metric or a parameter, and the parts of a name that MLflow
 # refuses: illegal characters, and parts such as `..` or `//` of a path.
 LONGEST_NAME = 250
@@ -45,19 +47,17 @@ def trial_params(trial: Trial) -> dict[str, str]:
     A dimension inside an option of a choice has two names: `params.optimizer.choice.0.momentum` in
     the space, and `params.optimizer.momentum` in the loop's config. Only the first is a parameter.
     """
-    number = number_text(trial.shape.scaling["num_workers"])
-    scaling = {
-        "num_workers": number,
-        **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker},
-    }
+    scaling = {"num_workers": number_text(trial.shape.scaling["num_workers"])}
+    for name, amount in trial.shape.per_worker:
+        scaling[f"resources_per_worker.{name}"] = f"{amount:g}"
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
-    inside = {plain for name in trial.labels if (plain := OPTION.sub("", name)) != name}
-    nested = (*flat(trial.params, "params."), *flat(scaling, "scaling."))
-    params = {name: value for name, value in nested if name not in inside}
-    return {
-        name: str(value)
-        for name, value in {"preprocessor": chain, **trial.labels, **params}.items()
-    }
+    params = {"preprocessor": chain, **trial.labels}
+    # The names that dimensions inside of options have in the loop's config
+    names_in_config = {OPTION.sub("", name) for name in trial.labels if OPTION.search(name)}
+    for name, value in (*flat(trial.params, "params."), *flat(scaling, "scaling.")):
+        if name not in names_in_config:
+            params[name] = value
+    return {name: str(value) for name, value in params.items()}
 
 
 def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
@@ -77,15 +77,13 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
             splits.append((context, split.path))
     inputs = []
     for context, source in dict.fromkeys(splits):
-        shown = make_encodable(masked(source))
-        scheme, separator, _ = shown.partition("://")
-        kind = scheme
+        uri = make_encodable(masked(source))
+        kind, separator, _ = uri.partition("://")
         if not separator:  # `sklearn:NAME` and `module:function` are code.
-            kind = "code" if ":" in shown else "local"
-        name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
-        dataset = Dataset(
-            name, make_encodable(fingerprint)[:DIGEST_LENGTH], kind, json.dumps({"uri": shown})
-        )
+            kind = "code" if ":" in uri else "local"
+        name = uri.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
+        digest = make_encodable(fingerprint)[:DIGEST_LENGTH]
+        dataset = Dataset(name, digest, kind, json.dumps({"uri": uri}))
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return inputs
 
@@ -112,10 +110,9 @@ def sweep_tags(result: SweepResult) -> dict[str, str]:
 
 def sweep_metrics(result: SweepResult) -> dict[str, float]:
     """Return the metrics of the parent run at the end of a sweep."""
-    metrics: dict[str, float] = {
-        f"trials.{state}": count
-        for state, count in ({"interrupted": 0, "paused": 0} | result.trials).items()
-    }
+    # An interrupted driver may have set other numbers for these states.
+    counts = {"interrupted": 0, "paused": 0} | result.trials
+    metrics: dict[str, float] = {f"trials.{state}": count for state, count in counts.items()}
     metrics |= {"fits": result.fits, "seconds": result.seconds}
     if result.best is not None:
         values = {"best": result.best["value"], "best.test": result.best["test"]}
@@ -138,13 +135,14 @@ def description(markdown: str, links: dict[str, str]) -> str:
         markdown: The report.
         links: URLs by link text.
     """
-    shown = " · ".join(f"[{text}]({link})" for text, link in links.items())
-    report = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
-    whole = f"{shown}\n\n{report}"
-    if len(whole) <= NOTE_LENGTH:
-        return whole
+    first_line = " · ".join(f"[{text}]({link})" for text, link in links.items())
+    before_space, _, _ = markdown.partition("\n\n## Space file")
+    _, _, report = before_space.partition("\n\n")  # without the title
+    text = f"{first_line}\n\n{report}"
+    if len(text) <= NOTE_LENGTH:
+        return text
     tail = "\n\nThe rest is in the artifact `report.md`.\n"
-    return whole[: whole.rfind("\n", 0, NOTE_LENGTH - len(tail))] + tail
+    return text[: text.rfind("\n", 0, NOTE_LENGTH - len(tail))] + tail
 
 
 def trials_link(experiment: str, sweep: str, ascending: bool) -> str:

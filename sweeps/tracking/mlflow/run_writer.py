@@ -39,10 +39,10 @@ class RunWriter(SweepRuns):
 
     _space: Space | None = None  # known after `SweepStarted`
 
-    def write(self, group: Sequence[events.Event]) -> None:
+    def write(self, new_events: Sequence[events.Event]) -> None:
         """Write events. After an error, call `open` before you write the same events again."""
         batch = RequestBatch()
-        for event in group:
+        for event in new_events:
             self._add(event, batch)
             if isinstance(event, events.SweepStarted) and event.history is not None:
                 for earlier in self._read_history(event.history):
@@ -101,7 +101,8 @@ class RunWriter(SweepRuns):
             batch.statuses.pop(run, None)  # a pause has ended
         params = run_contents.trial_params(trial)
         batch.params[run] |= {legal_name(name): value for name, value in params.items()}
-        batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
+        if trial.lineage:
+            batch.tags[run]["sweeps.pbt"] = trial.lineage
         batch.started.append(trial)
 
     @_add.register

@@ -25,7 +25,8 @@ def create(uri: str) -> None:
     from mlflow.tracking import MlflowClient
     from sqlalchemy import make_url
 
-    if not uri.startswith("sqlite") or not (name := make_url(uri).database) or name == ":memory:":
+    name = make_url(uri).database if uri.startswith("sqlite") else None
+    if not name or name == ":memory:":
         return
     file = Path(name)
     if file.exists() or not file.parent.is_dir():
@@ -37,11 +38,9 @@ def create(uri: str) -> None:
         copy = file.with_name(f".{file.name}-{os.getpid()}")
         try:
             shutil.copyfile(complete, copy)
-            with contextlib.suppress(
-                OSError
-                # Another process was faster, or the file system has no links. In the second case,
-                # MLflow creates the tables.
-            ):
+            # An error means that another process was faster, or that the file system has no links.
+            # In the second case, MLflow creates the tables.
+            with contextlib.suppress(OSError):
                 os.link(copy, file)
         finally:
             copy.unlink(missing_ok=True)

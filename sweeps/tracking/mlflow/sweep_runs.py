@@ -32,15 +32,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 
-# The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000
-# entities, 100 parameters and 100 tags.
-BATCH_METRICS, BATCH_PARAMS = 800, 100
-# If an experiment lacks this tag, the UI asks the user whether the experiment is about language
-# models.
-KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
-# MLflow's limits for the value of a parameter and of a tag.
-PARAM_LENGTH, TAG_LENGTH = 6000, 8000
+# Largest numbers of metrics, and of parameters and tags, in one `log_batch` call. MLflow accepts
+# 1,000 entities, 100 parameters and 100 tags.
+BATCH_METRICS = 800
+BATCH_PARAMS = 100
+# Name and value of a tag. If an experiment lacks it, the UI asks the user whether the experiment is
+# about language models.
+KIND = "mlflow.experimentKind"
+MACHINE_LEARNING = "custom_model_development"
+# MLflow's limits for the value of a parameter and of a tag
+PARAM_LENGTH = 6000
+TAG_LENGTH = 8000
+# Codes of the errors with which MLflow refuses a request permanently
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+# Values of the tag `sweeps.state` of a trial that has ended
 ENDED = [state.value for state in State if state is not State.RUNNING]
 
 
@@ -188,15 +193,14 @@ class SweepRuns:
 
     def _find_experiment(self) -> str:
         """Find or create the experiment, and return the experiment's ID."""
-        to = self.destination
-        existing = self.client.get_experiment_by_name(to.experiment)
+        name = self.destination.experiment
+        existing = self.client.get_experiment_by_name(name)
         if existing is not None:
             return str(existing.experiment_id)
         location = None
-        if to.uri.startswith("sqlite"):
-            location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
-        tags = {KIND: MACHINE_LEARNING}
-        return str(self.client.create_experiment(to.experiment, location, tags))
+        if self.destination.uri.startswith("sqlite"):
+            location = (self.destination.root / "mlartifacts" / name).resolve().as_uri()
+        return str(self.client.create_experiment(name, location, {KIND: MACHINE_LEARNING}))
 
     def _find_trials(self) -> None:
         """Find the runs of the trials of a resumed sweep."""
@@ -262,14 +266,18 @@ class SweepRuns:
         The tags come with the last metrics.
         """
         while metrics or params or tags:
-            left = metrics[BATCH_METRICS:]
-            part = [] if left else tags[:BATCH_PARAMS]
+            rest = metrics[BATCH_METRICS:]
+            sent_tags = [] if rest else tags[:BATCH_PARAMS]
             self.permit(
-                self.client.log_batch, run, metrics[:BATCH_METRICS], params[:BATCH_PARAMS], part
+                self.client.log_batch,
+                run,
+                metrics[:BATCH_METRICS],
+                params[:BATCH_PARAMS],
+                sent_tags,
             )
-            metrics = left
+            metrics = rest
             params = params[BATCH_PARAMS:]
-            tags = tags[len(part) :]
+            tags = tags[len(sent_tags) :]
 
     def _write_run_file(self, trial: Trial) -> None:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""

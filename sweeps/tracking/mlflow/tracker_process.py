@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core.host import logging_setup
 
-from .mlflow_tracker import CloseTracker, Lost, Message, MlflowTracker
+from .mlflow_tracker import CloseTracker, Message, MlflowTracker, ProcessEnded
 from .sweep_runs import Destination
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class TrackerProcess(MlflowTracker):
     # The thread sends events, and starts the process
 
     def _run(self) -> None:
+        """Send events to a process. If the process is lost, start another one."""
         code = 0
         for _ in range(STARTS):
             listener = self._start()
@@ -76,6 +77,7 @@ class TrackerProcess(MlflowTracker):
         self.error = self.error or f"the process that writes to MLflow {died}"
 
     def _start(self) -> threading.Thread:
+        """Start the process, and return the thread that reads its status lines."""
         program = "from sweeps.tracking.mlflow.tracker_process import main; main()"
         command = [sys.executable, "-c", program]
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
@@ -98,7 +100,7 @@ class TrackerProcess(MlflowTracker):
         for message in list(self._unwritten):
             pickle.dump(message, pipe)
         pipe.flush()
-        while not isinstance(message := self._messages.get(), Lost):
+        while not isinstance(message := self._messages.get(), ProcessEnded):
             self._keep(message)
             pickle.dump(message, pipe)
             pipe.flush()
@@ -116,7 +118,7 @@ class TrackerProcess(MlflowTracker):
         code = self._process.wait()
         listener.join()
         while not self._messages.empty():
-            if not isinstance(message := self._messages.get(), Lost):
+            if not isinstance(message := self._messages.get(), ProcessEnded):
                 self._keep(message)
         return code
 
@@ -133,7 +135,7 @@ class TrackerProcess(MlflowTracker):
                     self._last_answer = time.monotonic()
                 for _ in range(status["written"]):
                     self._unwritten.popleft()
-        self._messages.put(Lost())
+        self._messages.put(ProcessEnded())
 
 
 # The process
@@ -148,13 +150,14 @@ class _Progress:
     def __init__(self, pipe: TextIO):
         self._pipe = pipe
         self.monitor: SystemMetricsMonitor | None = None
-        self._monitors = os.environ.get(SYSTEM_METRICS, "true").lower() not in ("false", "0")
+        # True until the monitor is started; False if the user has switched it off
+        self._needs_monitor = os.environ.get(SYSTEM_METRICS, "true").lower() not in ("false", "0")
 
     def __call__(self, tracker: MlflowTracker, written: int, answered: bool) -> None:
         """Write the status of the tracker; see `OnChange`."""
-        if tracker.parent and self._monitors:
-            self._monitors = False
-            self.monitor = _monitored(tracker.parent, tracker.destination.uri)
+        if tracker.parent and self._needs_monitor:
+            self._needs_monitor = False
+            self.monitor = _start_monitor(tracker.parent, tracker.destination.uri)
         status = {
             "parent": tracker.parent,
             "error": tracker.error,
@@ -167,7 +170,7 @@ class _Progress:
             self._pipe.write(json.dumps(status) + "\n")
 
 
-def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
+def _start_monitor(run: str, uri: str) -> SystemMetricsMonitor | None:
     """Log the use of this machine's CPUs, memory, disk and network to a run.
 
     The use of its GPUs is logged if `nvidia-ml-py` is installed.

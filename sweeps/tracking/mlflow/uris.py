@@ -10,6 +10,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.text.secrets import without_password
 from sweeps.core.text.suggestions import did_you_mean
 
+# Beginnings of URIs for which MLflow itself has a store
 SCHEMES = (
     "http",
     "https",
@@ -21,6 +22,7 @@ SCHEMES = (
     "databricks-uc",
     "uc",
 )
+# Schemes of folders, in which MLflow no longer stores runs
 FILES = ("", "file")
 
 
@@ -40,21 +42,22 @@ def check_uri(uri: str, place: str) -> None:
         scheme = scheme.partition("+")[0].lower()
     else:
         scheme = "databricks" if uri.split(":")[0] == "databricks" else ""
-    shown = without_password(uri)
+    public_uri = without_password(uri)
     if scheme in FILES:
         raise InputError(
             place,
-            f"{shown}: MLflow no longer stores runs in folders; use "
+            f"{public_uri}: MLflow no longer stores runs in folders; use "
             f"sqlite:///{rest.strip('/') or 'mlflow'}.db",
         )
     schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in schemes:
         raise InputError(
             place,
-            f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}",
+            f"{public_uri}: MLflow has no store for `{scheme}`; "
+            f"{did_you_mean(scheme, sorted(schemes))}",
         )
     if separator and not rest.strip("/"):
-        raise InputError(place, f"{shown}: a host or a path must follow `{scheme}://`")
+        raise InputError(place, f"{public_uri}: a host or a path must follow `{scheme}://`")
 
 
 def add_password(uri: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
 from sweeps.data.columns.column_types import infer_types
-from sweeps.data.columns.missing import decide, profile_columns, take_out
+from sweeps.data.columns.missing import decide_markers, profile_columns, remove_markers
 from sweeps.data.columns.tables import canonical_table
 from sweeps.data.streaming.block_types import Convert, merge_profiles, unify_schemas
 from sweeps.space.sections.data_models import DataSpec
@@ -50,7 +50,7 @@ def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(
     spec = DataSpec("rows.csv", None, None, None, None, Path(), missing=missing)
     blocks = [pa.table({"x": pa.array(part, pa.string())}) for part in parts]
     read = canonical_table(infer_types(pa.concat_tables(blocks)))
-    whole, decided, _ = take_out(spec, {"train": read})
+    whole, decided, _ = remove_markers(spec, {"train": read})
     profiles = merge_profiles([profile_columns(spec, canonical_table(block)) for block in blocks])
     kind = profiles["x"].type_of_others(inferred=True)
     column = whole["train"].column("x")
@@ -60,7 +60,7 @@ def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(
         # in both cases, because the column has missing values.
         column = column.cast(kind)
     assert kind == column.type
-    markers = decide(spec, ["x"], profiles)
+    markers = decide_markers(spec, ["x"], profiles)
     assert markers["x"] == decided.get("x", markers["x"])
     convert = Convert(pa.schema({"x": kind}), True, markers)
     streamed = pa.concat_tables([convert(block) for block in blocks]).combine_chunks()
