@@ -144,8 +144,8 @@ class _DataActor:
             InputError: See `DataVariants`. Also raised if the fingerprint of the data has changed;
                 in this case, nothing is written.
         """
-        read = StreamVariants if request.spec.ingest == "stream" else DataVariants
-        self.variants = read(request.spec, request.variants, request.seed, request.tuned)
+        kind = StreamVariants if request.spec.ingest == "stream" else DataVariants
+        self.variants = kind(request.spec, request.variants, request.seed, request.tuned)
         fingerprint = self.variants.fingerprint
         request.check_unchanged(fingerprint)
         if isinstance(self.variants, DataVariants):
@@ -208,7 +208,7 @@ class _DataActor:
             rows=splits.rows,
             check=check.to_pandas(),
             test=test,
-            notes=splits.notes + splits.lacking,
+            notes=splits.notes + splits.class_notes,
             summary=splits.summary,
             missing=splits.missing,
         )

@@ -71,11 +71,11 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         InputError: The label cannot be used, a split would be empty, a fold would lack a class, or
             no train row has a weight.
     """
-    read = drop_unnamed(spec, _label_rows(spec, parts))
-    summary = summarize(spec, read.parts, read.classes, seed) if summarized else None
-    read = _encode(spec, read)
-    classes = read.classes
-    parts = read.parts  # the argument is overwritten, so that the raw rows can be freed
+    rows = drop_unnamed(spec, _label_rows(spec, parts))
+    summary = summarize(spec, rows.parts, rows.classes, seed) if summarized else None
+    rows = _encode(spec, rows)
+    classes = rows.classes
+    parts = rows.parts  # the argument is overwritten, so that the raw rows can be freed
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: Folds = ()
     if spec.folds:
@@ -95,49 +95,49 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         valid=parts["valid"],
         test=parts.get("test"),
         label=spec.label,
-        task=read.task,
+        task=rows.task,
         classes=classes,
         features=features,
-        fingerprint=fingerprint(parts, _fingerprint_texts(spec, read)),
-        notes=read.notes,
+        fingerprint=fingerprint(parts, _fingerprint_texts(spec, rows)),
+        notes=rows.notes,
         folds=folds,
         weight=spec.weight,
         class_weight=spec.class_weight,
         parse=features_parse(spec, features),
         summary=summary,
-        missing=read.missing,
+        missing=rows.missing,
     )
 
 
-def _label_notes(spec: DataSpec, read: ReadRows) -> Iterator[str]:
+def _label_notes(spec: DataSpec, rows: ReadRows) -> Iterator[str]:
     """Yield notes about the rows without a label, and about the positive class."""
-    if total := sum(read.unlabeled.values()):
-        counts = [f"{count} of data.{key}" for key, count in read.unlabeled.items() if count]
-        rows = f"{total} row{'s' * (total > 1)}"
-        yield f"data.drop_missing_label dropped {rows} without a label: {', '.join(counts)}"
-    if read.task == "binary" and read.classes is not None and read.classes != (0, 1):
-        yield f"the positive class of `{spec.label}` is {read.classes[1]!r} (data.positive)"
+    if total := sum(rows.unlabeled.values()):
+        counts = [f"{count} of data.{key}" for key, count in rows.unlabeled.items() if count]
+        noun = f"row{'s' * (total > 1)}"
+        yield f"data.drop_missing_label dropped {total} {noun} without a label: {', '.join(counts)}"
+    if rows.task == "binary" and rows.classes is not None and rows.classes != (0, 1):
+        yield f"the positive class of `{spec.label}` is {rows.classes[1]!r} (data.positive)"
 
 
-def _encode(spec: DataSpec, read: ReadRows) -> ReadRows:
+def _encode(spec: DataSpec, rows: ReadRows) -> ReadRows:
     """Encode the label, check the weights, drop copies of rows, and number the queries.
 
     A query is a group of rows that a trainer ranks; see `QUERY`.
     """
-    parts = read.parts
+    parts = rows.parts
     for name in spec.labels:
         parts = {
-            key: encode_label(part, name, read.classes, read.task) for key, part in parts.items()
+            key: encode_label(part, name, rows.classes, rows.task) for key, part in parts.items()
         }
-    if problems := check_weights(spec, parts) + check_class_weight(spec, read.task):
+    if problems := check_weights(spec, parts) + check_class_weight(spec, rows.task):
         raise InputError(problems)
-    read = read.changed(parts)
+    rows = rows.changed(parts)
     if spec.drop_duplicates:
-        read = drop_copies(spec, read)
+        rows = drop_copies(spec, rows)
     if spec.queries:
-        parts = {key: _with_queries(spec, part) for key, part in read.parts.items()}
-        read = read.changed(parts)
-    return read
+        parts = {key: _with_queries(spec, part) for key, part in rows.parts.items()}
+        rows = rows.changed(parts)
+    return rows
 
 
 def _check_train(spec: DataSpec, train: pa.Table, classes: Classes | None, folds: Folds) -> None:
@@ -155,11 +155,11 @@ def _check_train(spec: DataSpec, train: pa.Table, classes: Classes | None, folds
         )
 
 
-def _fingerprint_texts(spec: DataSpec, read: ReadRows) -> list[str]:
+def _fingerprint_texts(spec: DataSpec, rows: ReadRows) -> list[str]:
     """Return the settings that the fingerprint of the data covers besides the rows."""
-    texts = [str(spec.label), str(read.task), repr(read.classes)]
+    texts = [str(spec.label), str(rows.task), repr(rows.classes)]
     if spec.labels and spec.drop_missing_label:
-        texts.append(f"without a label: {read.unlabeled}")
+        texts.append(f"without a label: {rows.unlabeled}")
     if spec.folds:
         texts.append(f"folds: {spec.valid}, rows: {spec.rows}")
     if spec.weighted:
@@ -200,15 +200,15 @@ def _label_rows(spec: DataSpec, parts: Parts) -> ReadRows:
         spec: The `data` section.
         parts: Raw rows of each source.
     """
-    read = read_rows(spec, parts)
+    rows = read_rows(spec, parts)
     if not spec.labels:
-        return read
+        return rows
     if spec.drop_missing_label:
-        remaining, unlabeled = drop_unlabeled(spec.labels, read.parts)
-        read = replace(read, parts=remaining, unlabeled=unlabeled)
-    task, classes = infer_tasks(spec.labels, spec.task, read.parts)
-    read = replace(read, task=task, classes=order_classes(spec, task, classes))
-    return read.changed(read.parts, *_label_notes(spec, read))
+        remaining, unlabeled = drop_unlabeled(spec.labels, rows.parts)
+        rows = replace(rows, parts=remaining, unlabeled=unlabeled)
+    task, classes = infer_tasks(spec.labels, spec.task, rows.parts)
+    rows = replace(rows, task=task, classes=order_classes(spec, task, classes))
+    return rows.changed(rows.parts, *_label_notes(spec, rows))
 
 
 def _assign_folds(spec: DataSpec, parts: Parts, classes: Classes | None, seed: int) -> Folds:

@@ -23,31 +23,31 @@ class LoadRequest:
         seed: Seed of the sweep.
         variants: See `sweeps.space.Space.variants`.
         tuned: Names of the keys of the `data` section that are tuned.
-        before: Fingerprint of the data when the sweep began. None if the sweep is new.
+        earlier_fingerprint: Fingerprint of the data when the sweep began. None if the sweep is new.
     """
 
     spec: DataSpec
     seed: int
     variants: Sequence[DataSpec]
     tuned: Sequence[str] = ()
-    before: str | None = None
+    earlier_fingerprint: str | None = None
 
     @classmethod
-    def of_space(cls, space: Space, before: str | None) -> LoadRequest:
+    def of_space(cls, space: Space, earlier_fingerprint: str | None) -> LoadRequest:
         """Return the request for the data of a space."""
         return cls(
             spec=space.data,
             seed=space.search.seed,
             variants=space.variants,
             tuned=tuple(tuned_data(space.sections)),
-            before=before,
+            earlier_fingerprint=earlier_fingerprint,
         )
 
-    def check_unchanged(self, now: str) -> None:
+    def check_unchanged(self, fingerprint: str) -> None:
         """Raise an InputError if the fingerprint of the data was another when the sweep began."""
-        if self.before is not None and now != self.before:
+        if self.earlier_fingerprint is not None and fingerprint != self.earlier_fingerprint:
             raise InputError(
                 "data.train",
                 f"the data has changed since the sweep began: its fingerprint was "
-                f"{self.before[:12]} and is now {now[:12]}",
+                f"{self.earlier_fingerprint[:12]} and is now {fingerprint[:12]}",
             )

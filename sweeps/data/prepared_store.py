@@ -234,19 +234,19 @@ class PreparedStore:
         Raises:
             UnreadableFile: See `load_info`.
         """
-        facts = self.load_info(data)
-        if "test" not in facts.rows or facts.label is None:
+        info = self.load_info(data)
+        if "test" not in info.rows or info.label is None:
             return None
         try:
-            table = self._load_table(facts.test)
+            table = self._load_table(info.test)
             if table is None:
                 raise ValueError("the file does not exist")
-            labels = label_values(table, facts.label)
+            labels = label_values(table, info.label)
             if labels is None:
                 raise ValueError("the file has no label")
-            return table.select(list(facts.features)).to_pandas(), labels
+            return table.select(list(info.features)).to_pandas(), labels
         except DAMAGE as e:
-            raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
+            raise unreadable(self.folder / f"{info.test}.parquet", e) from None
 
     def _load_table(self, name: str) -> pa.Table | None:
         """Load a table that `save_table` wrote. Return None if the file does not exist.

@@ -304,14 +304,16 @@ class _Export:
         )
         with self._work_folder(target) as work:
             with training as new_model:
-                done = trial_export.export_trial(self.models, number, work, new_model, self.latest)
-            if done.error is not None:
-                raise done.error
-            folder = done.bundle or done.checkpoint
+                exported = trial_export.export_trial(
+                    self.models, number, work, new_model, self.latest
+                )
+            if exported.error is not None:
+                raise exported.error
+            folder = exported.bundle or exported.checkpoint
             if folder is None:
-                raise InputError(place, done.notes[-1])
+                raise InputError(place, exported.notes[-1])
             folder.rename(target)
-        return ExportResult(target, (*done.notes, *_refit_notes(done.best)))
+        return ExportResult(target, (*exported.notes, *_refit_notes(exported.best)))
 
     @contextlib.contextmanager
     def _work_folder(self, target: Path) -> Iterator[Path]:

@@ -41,7 +41,7 @@ from sweeps.stored.store_mirror import mirror_to_store
 from sweeps.study import storage as storages
 from sweeps.tracking.create import create_trackers
 
-from .mlflow_summary import given_uri, resumed_uri
+from .mlflow_summary import requested_uri, resumed_uri
 from .sweep_run import SweepRun
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def run(
     space = load(space, overrides, tables=tables)
     store_root = check_address(str(dir), "--dir") if is_address(dir) else None
     root = Path(DEFAULT_ROOT if store_root or not dir else dir)
-    uri = given_uri(tracking_uri, space.has_mlflow)
+    uri = requested_uri(tracking_uri, space.has_mlflow)
     address = address or address_in_job()
     notes = _show_notes(space.notes, on_progress)
     _check(space, root, storage, address=address, cpus=cpus)

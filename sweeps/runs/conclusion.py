@@ -261,8 +261,8 @@ def _describe_failures(
             "" if there is nothing to add.
     """
     trial, error = failures[0]
-    which = f"trial {trial}" if count == 1 else f"the first one, trial {trial}"
-    return f"{count_noun(count, 'trial')} failed{outcome}; the error of {which}:", error
+    trial_text = f"trial {trial}" if count == 1 else f"the first one, trial {trial}"
+    return f"{count_noun(count, 'trial')} failed{outcome}; the error of {trial_text}:", error
 
 
 def raise_refusal(controller: SweepController) -> None:

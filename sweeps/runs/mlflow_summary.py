@@ -163,42 +163,42 @@ def place(tracker: MlflowTracker) -> dict[str, JsonValue]:
     return dict(zip(PLACE, values, strict=True))
 
 
-def resumed_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the URI with which the sweep started.
+def resumed_uri(requested: str | None, saved: str | None, has_mlflow: bool) -> str | None:
+    """Return the requested MLflow tracking URI, or else the URI with which the sweep started.
 
     Return None if neither exists.
 
     The URI with which the sweep started is stored without a password. The password is taken from
     `MLFLOW_TRACKING_URI` if this variable names the same server.
     """
-    if given:
-        return given_uri(given, has_mlflow)
+    if requested:
+        return requested_uri(requested, has_mlflow)
     return uris.add_password(saved) if saved else None
 
 
-def given_uri(given: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
+def requested_uri(requested: str | None, has_mlflow: bool) -> str | None:
+    """Return the requested MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
 
     Return None if neither is set.
 
     Args:
-        given: The given URI; None if there is none.
+        requested: The requested URI; None if there is none.
         has_mlflow: True if the space file lists MLflow.
 
     Raises:
-        InputError: MLflow has no store for the URI, or a URI is given although the space file does
-            not list MLflow.
+        InputError: MLflow has no store for the URI, or a URI is requested although the space file
+            does not list MLflow.
     """
-    if given and not has_mlflow:
+    if requested and not has_mlflow:
         raise InputError(
             "--tracking-uri",
             "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
             "`mlflow`; add `mlflow` to `trackers`",
         )
-    uri = given or os.environ.get("MLFLOW_TRACKING_URI")
+    uri = requested or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri or not has_mlflow:
         return None
-    uris.check_uri(uri, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
+    uris.check_uri(uri, "--tracking-uri" if requested else "MLFLOW_TRACKING_URI")
     return uri
 
 

@@ -71,10 +71,10 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
         size = opened.seek(0, os.SEEK_END)
         # A log that grows too large is cut, so it may be shorter now.
         start = opened.seek(min(offsets.get(file, 0), size))
-        new = opened.read()
-    complete = len(new) if ended else new.rfind(b"\n") + 1
+        added = opened.read()
+    complete = len(added) if ended else added.rfind(b"\n") + 1
     offsets[file] = start + complete
-    return new[:complete].decode(errors="replace").splitlines()
+    return added[:complete].decode(errors="replace").splitlines()
 
 
 def _log_files(logs: Path) -> list[Path]:

@@ -169,7 +169,7 @@ def find(sweep: str, root: str | Path) -> Path | str:
         stamp = re.search(STAMP, name)
         return stamp[0] if stamp else ""
 
-    match = sweep_lookup.choose_name(sweep, sorted(names), date_and_time, root=address, given=sweep)
+    match = sweep_lookup.choose_name(sweep, sorted(names), date_and_time, root=address, text=sweep)
     if match is None:
         raise InputError(sweep, f"no sweep in {address} matches")
     return f"{address}/{match}"

@@ -42,25 +42,23 @@ def find(sweep: str | Path, root: Path) -> Path:
     return folder
 
 
-def _find_name(name: str, root: Path, given: str) -> Path:
+def _find_name(name: str, root: Path, text: str) -> Path:
     """Return the folder of a sweep in a root folder; see `find`.
 
-    `given` is the user's text for messages.
+    `text` is the user's text for messages.
     """
 
     def began(name: str) -> float:
         return valid_origin_keys(root / name).get("began") or 0
 
     names = sorted(file.parent.name for file in root.glob(f"*/{ORIGIN}"))
-    match = choose_name(name, names, began, root=root, given=given)
+    match = choose_name(name, names, began, root=root, text=text)
     if match is not None:
         return (root / match).resolve()
-    if Path(given).is_dir():
-        raise InputError(given, "is not a sweep's folder, because it has no origin.json")
+    if Path(text).is_dir():
+        raise InputError(text, "is not a sweep's folder, because it has no origin.json")
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
-    raise InputError(
-        given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"
-    )
+    raise InputError(text, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}")
 
 
 def choose_name(
@@ -69,7 +67,7 @@ def choose_name(
     began: Callable[[str], float | str],
     *,
     root: str | Path,
-    given: str,
+    text: str,
 ) -> str | None:
     """Return the name of the sweep that the user means; None if no name matches.
 
@@ -78,7 +76,7 @@ def choose_name(
         names: The names of all sweeps in the root.
         began: Function that orders names by the start of the sweep.
         root: The root, for messages.
-        given: The user's text, for messages.
+        text: The user's text, for messages.
 
     Raises:
         InputError: Several names match.
@@ -95,7 +93,7 @@ def choose_name(
     matching = [n for n in names if n.startswith(name)]
     if len(matching) > 1:
         raise InputError(
-            given,
+            text,
             f"several sweeps in {root} match: {', '.join(matching[:5])}; give more of the name",
         )
     return matching[0] if matching else None

@@ -149,9 +149,9 @@ class TrackerThread:
                 "sweep.log)"
             )
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, reason: str) -> None:
         if self.failure is None:
-            self.failure = masked(" ".join(why.split()))
+            self.failure = masked(" ".join(reason.split()))
             log.warning("tracker `%s` %s", self.name, self.failure)
 
 

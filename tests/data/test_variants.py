@@ -125,7 +125,7 @@ def test_column_of_one_source_cannot_be_dropped_from_the_other() -> None:
 
 
 def request(spec: DataSpec, before: str | None = None) -> LoadRequest:
-    return LoadRequest(spec, 0, (spec,), before=before)
+    return LoadRequest(spec, 0, (spec,), earlier_fingerprint=before)
 
 
 def new_actor(folder: Path, *workers: int, **config: Any) -> Any:

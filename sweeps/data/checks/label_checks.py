@@ -33,8 +33,8 @@ def as_text(value: Any) -> str:
 
     A column of whole numbers is read as floats if it has missing values.
     """
-    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value) if whole else value)
+    is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if is_whole else value)
 
 
 def check_same_task(

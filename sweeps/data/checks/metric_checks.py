@@ -61,10 +61,10 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     goal_problems += _check_classes(space, notes)
     if definition.additional_metrics:
         return goal_problems
-    named = _objective_metrics(space)
-    named |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
+    metric_by_key = _objective_metrics(space)
+    metric_by_key |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
-    for key, metric in named.items():
+    for key, metric in metric_by_key.items():
         problem = _check_metric(key, metric, task, reported, computed)
         if problem is not None:
             problems.append(problem)
@@ -149,9 +149,9 @@ def _check_metric(
         computed: Further metrics that the trainer reports as `valid-NAME`.
     """
     by_task = {name: full_names(names) for name, names in reported.items()}
-    for name, known in computed.items():
-        for known_task in known.tasks:
-            by_task.setdefault(known_task, []).append(f"valid-{name}")
+    for name, computed_metric in computed.items():
+        for computed_task in computed_metric.tasks:
+            by_task.setdefault(computed_task, []).append(f"valid-{name}")
     if metric in COSTS or "@" in metric or metric in by_task[task]:
         return None
     other_tasks = [name for name, names in by_task.items() if metric in names]

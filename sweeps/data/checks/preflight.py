@@ -80,7 +80,7 @@ class _DataCheck:
             or is not checked.
         labels: Name, task and classes of each source whose label is known, by `DataSpec.source`.
         bytes_left: Number of bytes that may still be read.
-        lacking: See `Splits.lacking`.
+        class_notes: See `Splits.class_notes`.
     """
 
     def __init__(self, space: Space, max_bytes: float):
@@ -88,7 +88,7 @@ class _DataCheck:
         self.bytes_left = max_bytes
         self.known: dict[tuple[str, str], SourceInfo | None] = {}
         self.labels: dict[str, tuple[str, str | None, Classes | None]] = {}
-        self.lacking: tuple[str, ...] = ()
+        self.class_notes: tuple[str, ...] = ()
 
     def run(self) -> None:
         """Check all variants; see `check_data`."""
@@ -102,7 +102,7 @@ class _DataCheck:
                 problems += e.problems
         if problems:
             raise locate_problems(self.space, problems)
-        for note in self.lacking:
+        for note in self.class_notes:
             log.warning("note: %s", note)
 
     def _check_variant(self, spec: DataSpec) -> list[Problem]:
@@ -172,9 +172,9 @@ class _DataCheck:
 
         files = {key: info.files for key, info in probed.items() if info.files is not None}
         if not files and list(probed) == ["train"] and spec.labels == ("target",):
-            known = label_task(spec.train.removeprefix("sklearn:"), spec.task)
-            if known is not None:
-                self.labels[spec.source] = (spec.train, *known)
+            task_and_classes = label_task(spec.train.removeprefix("sklearn:"), spec.task)
+            if task_and_classes is not None:
+                self.labels[spec.source] = (spec.train, *task_and_classes)
             return
         columns = _deciding_columns(spec)
         # Folds need at least the number of rows, which any column has.
@@ -190,7 +190,7 @@ class _DataCheck:
         # The other columns are not read, so they cannot be dropped, and do not tell copies of rows.
         spec = replace(spec, drop=(), drop_duplicates=False)
         splits = split_rows(spec, tables, self.space.search.seed)
-        self.lacking += splits.lacking
+        self.class_notes += splits.class_notes
         if spec.labels:
             self.labels[spec.source] = (spec.train, splits.task, splits.classes)
 
@@ -208,7 +208,7 @@ class _DataCheck:
             # The message begins with "the label of `SOURCE`".
             source = problem.text.split("`")[1]
             problems.append(Problem(_option_path(self.space, "train", source), problem.text))
-        return problems or check_metrics(self.space, labels[0][1], self.lacking)
+        return problems or check_metrics(self.space, labels[0][1], self.class_notes)
 
     def _check_types(self) -> list[Problem]:
         """Check the types of the features; see `column_checks.check_types`."""

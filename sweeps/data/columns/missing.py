@@ -230,14 +230,14 @@ def missing_test(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
     markers are the usual words.
     """
     markers = WORDS if markers is None else markers
-    known = {*_missing_texts(markers), *_marker_numbers(markers)}
+    missing = {*_missing_texts(markers), *_marker_numbers(markers)}
 
-    def check(value: Any) -> bool:
+    def is_missing(value: Any) -> bool:
         if isinstance(value, str):
-            return value.strip() in known
-        return isinstance(value, Hashable) and value in known
+            return value.strip() in missing
+        return isinstance(value, Hashable) and value in missing
 
-    return check
+    return is_missing
 
 
 def _missing_texts(markers: Sequence[LabelValue]) -> list[str]:

@@ -136,7 +136,7 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     return np.asarray(parse_values(values.to_pandas(), spec.parse[name], name).to_numpy())
 
 
-def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
+def drop_copies(spec: DataSpec, rows: ReadRows) -> ReadRows:
     """Leave out train rows that are copies of earlier train rows, or of rows of valid or test.
 
     Add a note about their number.
@@ -147,9 +147,9 @@ def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
 
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}
-    whole = read.parts["train"]
+    whole = rows.parts["train"]
     names = [name for name in whole.column_names if name not in ignored]
-    hashes = {key: row_hashes(part, names) for key, part in read.parts.items()}
+    hashes = {key: row_hashes(part, names) for key, part in rows.parts.items()}
     train = hashes.pop("train")
     copies = pd.Index(train).duplicated()
     overlap = np.zeros_like(copies)
@@ -158,29 +158,29 @@ def drop_copies(spec: DataSpec, read: ReadRows) -> ReadRows:
     masks = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
     texts = [f"{mask.sum()} {noun}" for noun, mask in masks.items() if mask.any()]
     if not texts:
-        return read
+        return rows
     remaining = whole.filter(pa.array(~copies & ~overlap))
     if not remaining.num_rows:
         raise InputError(
             "data.drop_duplicates",
             "all rows of data.train are also in valid or test, so no rows would be left",
         )
-    return read.changed(
-        {**read.parts, "train": remaining},
+    return rows.changed(
+        {**rows.parts, "train": remaining},
         f"data.drop_duplicates left out {' and '.join(texts)} of data.train",
     )
 
 
-def drop_unnamed(spec: DataSpec, read: ReadRows) -> ReadRows:
+def drop_unnamed(spec: DataSpec, rows: ReadRows) -> ReadRows:
     """Leave out the columns that have neither a name nor a value, and add notes.
 
     Separators at the ends of lines make such columns. A column in `data.drop` is kept.
     """
-    train = read.parts["train"]
+    train = rows.parts["train"]
     unnamed = [name for name in train.column_names if name.startswith("Unnamed: ")]
     empty = [
         name for name in unnamed if name not in spec.drop and train[name].null_count == len(train)
     ]
-    parts = {key: part.drop_columns(empty) for key, part in read.parts.items()}
+    parts = {key: part.drop_columns(empty) for key, part in rows.parts.items()}
     notes = [f"left out `{name}`, which has no name and no values" for name in empty]
-    return read.changed(parts, *notes)
+    return rows.changed(parts, *notes)

@@ -102,8 +102,8 @@ def copy_table(table: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
-    """Split a table into `k` tables of exactly n // k rows, one for each rank of a gang.
+def split_equally(table: pa.Table, ranks: int) -> list[pa.Table]:
+    """Split a table into k tables of exactly n // k rows, one for each rank of a gang.
 
     Part r has the rows r, r + k, r + 2k, ..., so that each rank gets every class even if the rows
     are sorted by class. At most k - 1 rows at the end are dropped, because ranks with different
@@ -111,20 +111,20 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
 
     Args:
         table: n rows.
-        k: Number of parts.
+        ranks: Number of ranks, k.
 
     Raises:
         InputError: There are fewer rows than parts.
     """
-    if k == 1:
+    if ranks == 1:
         return [table]
-    size = table.num_rows // k
+    size = table.num_rows // ranks
     if not size:
         raise InputError(
             "scaling.num_workers",
-            f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
+            f"the trial has {ranks} workers, but the train split has only {table.num_rows} rows",
         )
-    return [table.take(pa.array(np.arange(rank, size * k, k))) for rank in range(k)]
+    return [table.take(pa.array(np.arange(rank, size * ranks, ranks))) for rank in range(ranks)]
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:

@@ -119,10 +119,10 @@ def _to_json(step: FittedStep) -> dict[str, Any] | None:
     else:
         return None
     try:
-        same = json.loads(json.dumps(described, allow_nan=False)) == described
+        is_plain = json.loads(json.dumps(described, allow_nan=False)) == described
     except (TypeError, ValueError):
         return None
-    return described if same else None
+    return described if is_plain else None
 
 
 def _reference(function: Callable[..., pd.DataFrame]) -> str | None:

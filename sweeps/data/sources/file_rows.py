@@ -100,11 +100,11 @@ def _join(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.
 
     `text` is True if the tables have the texts of CSV files.
     """
-    filled = [table for table in tables if table.num_rows]
-    if not filled:
-        filled = [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
-    whole = pa.concat_tables(filled, promote_options="permissive").select(list(columns))
-    return canonical_table(infer_types(whole) if text else whole)
+    tables = [table for table in tables if table.num_rows]
+    if not tables:
+        tables = [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
+    joined = pa.concat_tables(tables, promote_options="permissive").select(list(columns))
+    return canonical_table(infer_types(joined) if text else joined)
 
 
 # Number of files of which `read_some` reads rows, and number of row groups of each Parquet file.

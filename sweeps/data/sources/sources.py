@@ -128,12 +128,13 @@ def pickle_by_value(folder: Path) -> list[ModuleType]:
     Return the modules for which this is new.
     """
     pickler = importlib.import_module("ray.cloudpickle")
-    known = {"__main__", *pickler.list_registry_pickle_by_value()}
+    registered = {"__main__", *pickler.list_registry_pickle_by_value()}
     added = []
     for name, module in sys.modules.copy().items():  # another thread may import modules
+        if name in registered or name.partition(".")[0] == "sweeps":
+            continue
         file = Path(getattr(module, "__file__", None) or "")
-        own = file.is_relative_to(folder) and "site-packages" not in file.parts
-        if own and name not in known and name.partition(".")[0] != "sweeps":
+        if file.is_relative_to(folder) and "site-packages" not in file.parts:
             pickler.register_pickle_by_value(module)
             added.append(module)
     return added

@@ -57,19 +57,20 @@ def assign_splits(
     for key, split, code in (("test", test, TEST), ("valid", valid, VALID)):
         if split is None:
             continue
-        rest = np.flatnonzero(codes == TRAIN)
-        column = np.asarray(columns[str(split.column)]) if split.column is not None else codes
+        unassigned = np.flatnonzero(codes == TRAIN)
+        # A rule without a column needs only the number of rows, which `codes` has, too.
+        column = codes if split.column is None else np.asarray(columns[str(split.column)])
         if split.kind == "column":
-            chosen = _rows_with_value(key, split, column, rest)
+            chosen = _rows_with_value(key, split, column, unassigned)
         else:
             rng = np.random.default_rng([abs(int(seed)), code])
-            chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
+            chosen = _rows_by_fraction(key, split, column, unassigned, strata, rng)
         if chosen.all():
             raise InputError(
                 f"data.{key}",
-                f"this split takes all {len(rest)} rows, so no rows remain to train on",
+                f"this split takes all {len(unassigned)} rows, so no rows remain to train on",
             )
-        codes[rest[chosen]] = code
+        codes[unassigned[chosen]] = code
     return codes
 
 
@@ -77,50 +78,53 @@ def _rows_by_fraction(
     key: str,
     split: Split,
     column: np.ndarray,
-    rest: np.ndarray,
+    unassigned: np.ndarray,
     strata: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose a fraction of the rows for a split, and return a mask of `rest`.
+    """Choose a fraction of the rows for a split, and return a mask of `unassigned`.
 
     Args:
         key: Name of the split, "valid" or "test", for messages.
         split: The rule, of the kind fraction, time or group. Its fraction refers to all rows.
         column: Values of the rule's column in all rows.
-        rest: Indices of the rows without a split, from which rows are chosen.
+        unassigned: Indices of the rows without a split, from which rows are chosen.
         strata: See `assign_splits`.
         rng: Source of random numbers.
     """
     rows = rows_in_fraction(len(column), split.fraction)
-    if rows >= len(rest):
+    if rows >= len(unassigned):
         raise InputError(
             f"data.{key}",
-            f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are "
+            f"{split.fraction} of {len(column)} rows is {rows}, but only {len(unassigned)} are "
             "available, so no rows remain to train on",
         )
     if split.kind == "fraction":
-        chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
+        classes = None if strata is None else strata[unassigned]
+        chosen = sample_rows(len(unassigned), rows, rng, classes)
     elif split.kind == "time":
-        chosen = select_latest(sortable_times(key, str(split.column), column)[rest], rows)
+        chosen = select_latest(sortable_times(key, str(split.column), column)[unassigned], rows)
     else:
-        chosen = sample_groups(column[rest], rows, rng)
+        chosen = sample_groups(column[unassigned], rows, rng)
     if not chosen.any():
         raise InputError(
             f"data.{key}",
-            f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot "
-            "split the rows",
+            f"column `{split.column}` has the same value in all {len(unassigned)} rows, so it "
+            "cannot split the rows",
         )
     return chosen
 
 
-def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Choose the rows for a split `{column: ..., value: ...}` among `rest`; return a mask of it."""
-    chosen = equals(column[rest], split.value)
+def _rows_with_value(
+    key: str, split: Split, column: np.ndarray, unassigned: np.ndarray
+) -> np.ndarray:
+    """Choose the rows for a split `{column: ..., value: ...}`; see `_rows_by_fraction`."""
+    chosen = equals(column[unassigned], split.value)
     if not chosen.any():
-        some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
+        examples = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
         raise InputError(
             f"data.{key}",
-            f"no row has {split.value!r} in column `{split.column}`, which holds {some}",
+            f"no row has {split.value!r} in column `{split.column}`, which holds {examples}",
         )
     return chosen
 

@@ -79,7 +79,7 @@ class Splits:
         return {name: part.num_rows for name, part in self.parts.items()}
 
     @property
-    def lacking(self) -> tuple[str, ...]:
+    def class_notes(self) -> tuple[str, ...]:
         """A note for each split that lacks a class; see `missing_class_notes`."""
         return missing_class_notes(self.label, self.classes, self.parts)
 

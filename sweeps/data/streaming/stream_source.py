@@ -65,10 +65,10 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
     texts = tuple(f.name for f in opened.schema if is_text(f.type))
     if not texts:
         return opened
-    profile = functools.partial(_profile_block, spec=spec, texts=texts)
+    profile_block = functools.partial(_profile_block, spec=spec, texts=texts)
     try:
         rows = opened.dataset.map_batches(
-            profile, batch_format="pyarrow", batch_size=None
+            profile_block, batch_format="pyarrow", batch_size=None
         ).take_all()
     except Exception as e:
         reason = first_line(e).removeprefix("ValueError: ")
@@ -76,14 +76,14 @@ def open_source(spec: DataSpec, source: Source) -> LazySource:
     profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
     fields = []
     for column in opened.schema:
-        known = profiles.get(column.name)
-        if known is None:
+        profile = profiles.get(column.name)
+        if profile is None:
             fields.append(column)
             continue
         # Separators at the ends of lines make columns with neither a name nor a value.
-        is_empty = column.name.startswith("Unnamed: ") and pa.types.is_null(known.kind)
+        is_empty = column.name.startswith("Unnamed: ") and pa.types.is_null(profile.kind)
         if not is_empty:
-            fields.append(pa.field(column.name, known.type_of_others(opened.text)))
+            fields.append(pa.field(column.name, profile.type_of_others(opened.text)))
     return replace(opened, schema=pa.schema(fields), profiles=profiles)
 
 

@@ -53,7 +53,7 @@ class StreamSplits:
     rows: dict[str, int]
     fingerprint: str
     notes: tuple[str, ...]
-    lacking: tuple[str, ...]
+    class_notes: tuple[str, ...]
     parse: Mapping[str, str]
     missing: Markers
     summary: DataSummary | None = None
@@ -154,7 +154,7 @@ class StreamVariants(Variants[SplitSource]):
                 for key, count in source.counts.items()
                 for note in misfits_note(count.misfits, key)
             ),
-            lacking=_missing_classes(source, label),
+            class_notes=_missing_classes(source, label),
             parse=features_parse(spec, features),
             missing=source.missing,
         )

@@ -105,10 +105,10 @@ class TableReader:
         files = find_files(source)
         names = schema_probe.probe_schemas(files)[0].names
         with read_errors(source.place, source.name):
-            some = file_rows.read_some(files, names, SAMPLE_ROWS)
-        self.exact = self.exact and some.exact
-        self.rows[key] = some.rows
-        return some.table
+            sample = file_rows.read_some(files, names, SAMPLE_ROWS)
+        self.exact = self.exact and sample.exact
+        self.rows[key] = sample.rows
+        return sample.table
 
 
 def render(summaries: list[SourceSummary]) -> str:

@@ -123,25 +123,27 @@ def _held_out_score(codes: np.ndarray, target: np.ndarray, classes: int | None) 
         classes: See `_score`.
     """
     learn = np.random.default_rng(len(codes)).random(len(codes)) < 0.5
-    known_codes = codes[learn]
-    known = target[learn]
-    test = target[~learn]
+    learn_codes = codes[learn]
+    learn_target = target[learn]
+    test_target = target[~learn]
     size = codes.max() + 1
-    counts = np.bincount(known_codes, minlength=size)
+    counts = np.bincount(learn_codes, minlength=size)
     if classes is None:
-        constant = known.mean()
-        best = np.bincount(known_codes, known, size) / np.maximum(counts, 1)
+        constant = learn_target.mean()
+        best = np.bincount(learn_codes, learn_target, size) / np.maximum(counts, 1)
     else:
-        constant = np.bincount(known).argmax()
-        pairs = np.bincount(known_codes * classes + known, minlength=size * classes)
+        constant = np.bincount(learn_target).argmax()
+        pairs = np.bincount(learn_codes * classes + learn_target, minlength=size * classes)
         best = pairs.reshape(size, classes).argmax(axis=1)
     predicted = np.where(counts > 0, best, constant)[codes[~learn]]
-    wrong = test != constant
+    wrong = test_target != constant
     if wrong.sum() < MIN_OTHERS:
         return 0.0
     if classes is None:
-        return float(1.0 - ((test - predicted) ** 2).sum() / ((test - constant) ** 2).sum())
-    return float(1.0 - (test != predicted).sum() / wrong.sum())
+        return float(
+            1.0 - ((test_target - predicted) ** 2).sum() / ((test_target - constant) ** 2).sum()
+        )
+    return float(1.0 - (test_target != predicted).sum() / wrong.sum())
 
 
 def _correlation(numbers: np.ndarray, target: np.ndarray) -> float:

@@ -114,14 +114,15 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         if finding is not None:
             yield finding
             return
-    many = len(texts) > MANY_TEXTS
-    words = pc.mean(pc.count_substring_regex(texts[:1_000], r"\pL\pL+")).as_py()
-    measures = pc.mean(pc.match_substring_regex(texts, _MEASURE)).as_py()
-    if many and words >= PROSE_WORDS and len(texts) >= PROSE_SHARE * len(present):
+    has_many = len(texts) > MANY_TEXTS
+    words_per_text = pc.mean(pc.count_substring_regex(texts[:1_000], r"\pL\pL+")).as_py()
+    measure_share = pc.mean(pc.match_substring_regex(texts, _MEASURE)).as_py()
+    is_prose = words_per_text >= PROSE_WORDS and len(texts) >= PROSE_SHARE * len(present)
+    if has_many and is_prose:
         kind = "prose"
-    elif differ and measures < DISTINCT_SHARE:
+    elif differ and measure_share < DISTINCT_SHARE:
         kind = "identifier"
-    elif many:
+    elif has_many:
         kind = "many"
     else:
         return
@@ -145,8 +146,8 @@ def _parsed_finding(name: str, texts: pa.Array, counts: np.ndarray, differ: bool
     for rule in _rules(texts):
         misfit = parse_texts(texts, rule).is_null().to_numpy(zero_copy_only=False)
         exceptions = counts[misfit & ~suspect]
-        few = len(exceptions) == 1 or exceptions.sum() <= max(1, EXCEPTION_ROWS * counts.sum())
-        if few and len(exceptions) <= most_exceptions and (~misfit).sum() >= 2:
+        rare = len(exceptions) == 1 or exceptions.sum() <= max(1, EXCEPTION_ROWS * counts.sum())
+        if rare and len(exceptions) <= most_exceptions and (~misfit).sum() >= 2:
             fits.append((int(counts[misfit].sum()), rule, misfit))
     if not fits:
         return None
