@@ -155,16 +155,19 @@ def infer_task(
     kind = columns["train"].type
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
     if not (is_numeric(kind) or discrete):
-        text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
-        raise InputError("data.label", text)
+        raise InputError(
+            "data.label", f"`{label}` has type {kind}; a label must be numbers, text or booleans"
+        )
     values = pc.unique(
         pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind)
     )
     count = len(values)
     if count < 2:
         noun = "value" if requested == "regression" else "class"
-        text = f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"
-        raise InputError("data.label", text)
+        raise InputError(
+            "data.label",
+            f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed",
+        )
     task = _usual_task(values) if requested is None else requested
     if task == "regression":
         if pa.types.is_large_string(kind):

@@ -307,12 +307,12 @@ def _find_remote(source: str, place: str) -> tuple[FileSystem, list[str], str | 
             if info.type == fs.FileType.NotFound:
                 raise_problem(place, f"`{source}` does not exist")
         selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
-        found = [info for info in system.get_file_info(selector) if info.is_file]
+        infos = [info for info in system.get_file_info(selector) if info.is_file]
         if is_glob:
-            files = [info.path for info in found if fnmatch.fnmatchcase(info.path, path)]
+            files = [info.path for info in infos if fnmatch.fnmatchcase(info.path, path)]
             empty = f"no file matches `{source}`"
         else:
-            data_files = [info for info in found if file_format(info.base_name)]
+            data_files = [info for info in infos if file_format(info.base_name)]
             files = [info.path for info in data_files if info.base_name[0] not in "._"]
             empty = f"folder `{source}` has no data file"
     if not files:

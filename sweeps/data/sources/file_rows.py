@@ -150,7 +150,7 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
                 for i in groups:
                     rows = max(1, rows_per_file // len(groups))
                     batches = file.iter_batches(rows, row_groups=[i], columns=list(columns))
-                    for batch in itertools.islice(batches, 1):
+                    for batch in itertools.islice(batches, 1):  # none if the group is empty
                         tables.append(pa.Table.from_batches([batch]))
         table = _join(tables, columns, text=False)
         ratio = len(files.paths) / len(chosen)

@@ -128,11 +128,12 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
     read = files.read
     if b"\0" in start and read.encoding == "utf-8":
         advice = text_shape.encoding_advice(start)
-        if advice.startswith("name its"):
+        if advice.startswith("name its"):  # the bytes fit no encoding that sweeps can recognise
             line = start[: start.index(b"\0")].count(b"\n") + 1
             advice = "it is no text, or remove the byte with `tr -d '\\0'`"
             raise ValueError(f"line {line} has a NUL byte: {advice}")
         raise ValueError(f"it is not UTF-8 text; {advice}")
+    # The first two lines are read whole, however long they are.
     with files.open_text(path, read.skip_lines) as text:
         lines = [*itertools.islice(text, 2), *text.readlines(_PROBE_SIZE)[:_PROBE_LINES]]
     if not "".join(lines).strip():
@@ -193,11 +194,11 @@ def _check_contents(start: bytes, expected: str) -> None:
     if not start:
         raise ValueError("it is empty")
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")  # without a byte order mark and blank lines
-    found = next((name for sign, name in _SIGNATURES.items() if text.startswith(sign)), "")
-    if text and found != expected:
+    actual = next((name for sign, name in _SIGNATURES.items() if text.startswith(sign)), "")
+    if text and actual != expected:
         message = f"it is not {expected or 'text'}"
-        if found:
-            message += f", but {found}"
+        if actual:
+            message += f", but {actual}"
         if begin := re.findall(rb"\A[ -~]{0,40}", text)[0].decode():
             message += f"; it begins with `{begin}`"
         raise ValueError(message)

@@ -219,22 +219,18 @@ def rows_problem(
         if _BAD_BYTE.search("".join(cells)):
             return bad_byte_problem([(line, cells), *itertools.islice(rows, 1000)], encoding)
         if len(cells) != len(names):
-            text = f"line {line} has {len(cells)} values, but there are {len(names)} names"
             return (
-                f"{text}; correct this line, or put quotes around a value that contains a "
-                "separator or a line feed"
+                f"line {line} has {len(cells)} values, but there are {len(names)} names; correct "
+                "this line, or put quotes around a value that contains a separator or a line feed"
             )
         if column_names(cells) == names:
             repeats.append(line)
     if not repeats:
         return None
-    text = (
-        f"{len(repeats)} row{' repeats' if len(repeats) == 1 else 's repeat'} the header (first: "
-        f"line {repeats[0]})"
-    )
+    verb = "row repeats" if len(repeats) == 1 else "rows repeat"
     return (
-        f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' {file} > "
-        "clean.csv`"
+        f"{len(repeats)} {verb} the header (first: line {repeats[0]}); leave them out with "
+        f"`awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' {file} > clean.csv`"
     )
 
 
