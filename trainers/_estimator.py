@@ -181,7 +181,7 @@ class EstimatorTraining:
         self.seed = seed
         self.kind = _kind(self.last)
         known = parameters_of(self.last)
-        passes = None
+        passes = None  # `max_iter` in `params`
         if self.kind == "passes":
             passes = params.get(f"{self._prefix}max_iter", params.get("max_iter"))
         self.steps = int(steps or passes or max_t or STEPS)
@@ -322,6 +322,7 @@ class EstimatorTraining:
         The members of an ensemble, which never change, are not copied.
         """
         members = [getattr(self.last, name, []) for name in ("estimators_", "_predictors")]
+        # `deepcopy` takes the objects in this mapping for copies that it has made already.
         shared = {
             id(member): member
             for group in members
@@ -351,7 +352,7 @@ class EstimatorTraining:
         """
         size = self.batch_size or rows
         if self.kind == "parts":
-            order = np.arange(step - 1, rows, self.steps)
+            order = np.arange(step - 1, rows, self.steps)  # every `steps`-th row
         elif size < rows:
             order = np.random.default_rng([self.seed, step]).permutation(rows)
         else:

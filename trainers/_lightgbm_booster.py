@@ -270,6 +270,7 @@ class LightGBMTraining(BoostingSteps):
                 compute = functools.partial(self._compute, split, computed) if computed else None
                 for _, name, value, *_ in self._eval(split, compute):
                     measured[split, name] = float(value)
+        # Metrics that sweeps computes are not in `names`. LightGBM returns them by full names.
         names = self.requested.framework_names
         return {
             name: measured[name.partition("-")[0], names.get(name, name)]

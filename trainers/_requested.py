@@ -52,12 +52,12 @@ class RequestedMetrics:
         self.task = require_task(cur.task)
         eval_metrics = config.get("eval_metric") or []
         eval_metrics = [eval_metrics] if isinstance(eval_metrics, str) else list(eval_metrics)
-        metrics = eval_metrics or list(usual[self.task])
+        metrics = eval_metrics or usual[self.task]
         names = requested_names(cur, [f"valid-{metrics[0]}"])
         self.lead = names[0]
         self.reported = _unique([*names, *(f"valid-{metric}" for metric in eval_metrics)])
-        metrics += [name.partition("-")[2] for name in names]
-        self.final = _unique(f"{split}-{metric}" for metric in metrics for split in SPLITS)
+        all_metrics = [*metrics, *(name.partition("-")[2] for name in names)]
+        self.final = _unique(f"{split}-{metric}" for metric in all_metrics for split in SPLITS)
         self.framework_names: dict[str, str] = {}
         for name in (*self.reported, *self.final):
             split, _, metric = name.partition("-")

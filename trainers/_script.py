@@ -71,7 +71,7 @@ class Script:
         command: The program and its arguments.
         folder: The script's working directory.
         events: Reports, then the exit code of the script. An exception in place of a report means
-            that the trial fails. None comes from `ScriptRun.follow` only.
+            that the trial fails. On ranks other than 0, None means that rank 0 reports no more.
         sources: The sources of reports, of which one counts.
         unused: The last line of output that looked like JSON and was no report.
         metric_text: The last part of the output that looked like the metric and its value, such as

@@ -9,12 +9,7 @@ from sweeps.core.metrics import USUAL
 
 METRICS = {task: [name for name in names if name != "accuracy"] for task, names in USUAL.items()}
 # XGBoost fails if one of these is measured for the other classification.
-OF_ONE_TASK = (
-    "logloss",
-    "error",
-    "mlogloss",
-    "merror",
-)
+OF_ONE_TASK = ("logloss", "error", "mlogloss", "merror")
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:
@@ -24,10 +19,10 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
     """
     if metric == "accuracy" and split == "valid" and metric in USUAL[task]:
         return "merror" if task == "multiclass" else "error"
-    if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
-        return metric if metric in METRICS[task] else None
     if metric in METRICS[task]:
         return metric
+    if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
+        return None
     return metric if metric not in OF_ONE_TASK and _is_known(metric) else None
 
 

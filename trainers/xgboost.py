@@ -132,13 +132,13 @@ def parameters(config: Params, cur: trial.Current) -> Params:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    given = without(config, OWN)
-    if given.get("objective") == "multi:softmax":
+    user_params = without(config, OWN)
+    if user_params.get("objective") == "multi:softmax":
         # The training is the same, but the predictions are probabilities.
-        given["objective"] = "multi:softprob"
-    params = defaults | given
+        user_params["objective"] = "multi:softprob"
+    params = defaults | user_params
     # XGBoost knows the columns by other names, because it refuses some characters in names.
-    params |= constraints_by_position(given, () if cur.check is None else cur.check.columns)
+    params |= constraints_by_position(user_params, () if cur.check is None else cur.check.columns)
     # XGBoost accepts signs only as a tuple, and positions only as text.
     for name, convert in (("monotone_constraints", tuple), ("interaction_constraints", json.dumps)):
         if isinstance(params.get(name), list):

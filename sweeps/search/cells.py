@@ -70,7 +70,7 @@ def scaling_key(cell: Cell) -> str:
     Cells with equal texts can use the same workers.
     """
     return json.dumps(
-        {k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")},
+        {name: key for name, key in cell.items() if name.split(".")[0] == "scaling"},
         sort_keys=True,
         default=str,
     )

@@ -37,6 +37,7 @@ def list_configurations(space: Space) -> dict[str, Mapping[str, Key]] | None:
     names = {dim.name for dim in space.dimensions if dim.size <= MOST_LISTED}
     remaining: dict[str, Mapping[str, Key]] = {}
     for _, values in assignments(space.sections, names):
+        # A dimension that is not in `names` has too many values.
         if len(remaining) == MOST_LISTED or not values.keys() <= names:
             return None
         remaining[configuration_of(values)] = values

@@ -208,6 +208,7 @@ def expected_improvement(mean: np.ndarray, deviation: np.ndarray, boxes: np.ndar
     """
     volume = np.ones((len(mean), len(boxes)))
     for j in range(mean.shape[1]):
+        # Many boxes have the same edges, so each edge is computed once.
         edges, index = np.unique(boxes[:, :, j], return_inverse=True)
         below = _below(mean[:, j, None], deviation[:, j, None], edges)
         low, high = index.reshape(len(boxes), 2).T

@@ -141,6 +141,7 @@ def _choose(cells: list[list[Rank]], share: int, rng: np.random.RandomState) -> 
         sample = rng.choice(order[half:], share - half, replace=False)
         return [ranks[i] for i in (*order[:half], *sample)]
     best = list(itertools.islice(heapq.merge(*cells), half))
+    # In each cell, the trials after the worst one of `best`
     others = [rank for cell in cells for rank in cell[bisect_right(cell, best[-1]) :]]
     sample = rng.choice(len(others), share - half, replace=False)
     return best + sorted(others[i] for i in sample)

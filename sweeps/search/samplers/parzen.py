@@ -99,7 +99,7 @@ class Mixture:
         numbers = values[:, axes.numbers]
         # First (kernels,), and (n, kernels) after the first dimension
         density = np.log(self._weights) - self._log_mass.sum(axis=1)
-        smooth = axes.step == 0
+        smooth = axes.step == 0  # the dimensions without a step
         mean = self._mean[:, smooth]
         width = self._width[:, smooth]
         z = (axes.unit(numbers)[:, None, smooth] - mean) / width
@@ -107,10 +107,10 @@ class Mixture:
         if not smooth.all():  # with a step, the probability of the interval around the value
             mean = self._mean[:, ~smooth]
             width = self._width[:, ~smooth]
-            half = axes.step / 2
-            left, right = (axes.unit(numbers + side * half)[:, None, ~smooth] for side in (-1, 1))
-            share = ndtr((right - mean) / width) - ndtr((left - mean) / width)
-            density = density + np.log(np.maximum(share, 1e-300)).sum(axis=2)
+            left = axes.unit(numbers - axes.step / 2)[:, None, ~smooth]
+            right = axes.unit(numbers + axes.step / 2)[:, None, ~smooth]
+            probability = ndtr((right - mean) / width) - ndtr((left - mean) / width)
+            density = density + np.log(np.maximum(probability, 1e-300)).sum(axis=2)
         for i, odds in self._categories.items():
             with np.errstate(divide="ignore"):
                 density = density + np.log(odds[:, values[:, i].astype(int)]).T

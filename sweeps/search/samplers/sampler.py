@@ -112,12 +112,8 @@ class SamplerContext:
 
         Grid dimensions and dimensions with a single value are left out.
         """
-        return {
-            dimension.name: distribution
-            for dimension in self.space.always
-            if not dimension.is_grid
-            and not (distribution := self.distributions[dimension.name]).single()
-        }
+        names = [d.name for d in self.space.always if not d.is_grid]
+        return {n: self.distributions[n] for n in names if not self.distributions[n].single()}
 
 
 class Algorithm(ABC):

@@ -133,8 +133,7 @@ class History:
     def refresh(self, study: Study) -> None:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
-        maximized = [direction is StudyDirection.MAXIMIZE for direction in study.directions]
-        signs = [-1.0 if is_maximized else 1.0 for is_maximized in maximized]
+        signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         self.add(study.get_trials(deepcopy=False), signs)
 
     def add(self, trials: Sequence[FrozenTrial], signs: list[float]) -> None:
@@ -159,7 +158,8 @@ class History:
             if paused_at(trials[n]) != rung or trials[n].state.is_finished()
         ]
         for number in resumed:
-            self._paused.pop(number)[1].remove(number)
+            _, numbers = self._paused.pop(number)
+            numbers.remove(number)
         for number in [*self.running, *resumed, *new]:
             repeats = [trials[n] for n in (number, *self._repeated.get(number, ()))]
             trial = merge_repeats(repeats, self._repeats)
@@ -167,10 +167,10 @@ class History:
             for step, value in trial.intermediate_values.items():
                 self.last_step = max(self.last_step, step)
                 if step not in self._ranks[number]:
-                    self._add(trial, step, (_finite(signs[0] * value),), 0.0)
+                    self._add(trial, step, (_finite(signs[0] * value),))
             if trial.state is TrialState.COMPLETE:
                 values = (_finite(s * v) for s, v in zip(signs, trial.values, strict=True))
-                self._add(trial, FULL, tuple(values), 0.0)
+                self._add(trial, FULL, tuple(values))
             if trial.state.is_finished():
                 self._end(trial, repeats)
             elif paused_at(trial) is not None and number in self._ranks:
@@ -212,7 +212,7 @@ class History:
             insort(self.ended[max(ranks)][self.cell(trial.params)], number)
 
     def _add(
-        self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float
+        self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float = 0.0
     ) -> None:
         """Add a trial at a level. The arguments are parts of a `Rank`."""
         rank = Rank(violation, values, trial.number)
@@ -240,9 +240,11 @@ class History:
         self._complete.append((steps, rank))
 
     def _insert(self, level: Level, rank: Rank) -> None:
+        """Insert a rank into the sorted list of its cell."""
         insort(self.levels[level][self.cell(self.known[rank.number].params)], rank)
 
     def _remove(self, trial: FrozenTrial, level: Level) -> None:
+        """Remove the rank of a trial from the list of its cell."""
         ranks = self.levels[level][self.cell(trial.params)]
         del ranks[bisect_left(ranks, self._ranks[trial.number][level])]
 

@@ -113,7 +113,7 @@ class Asha(Scheduler):
             promoted = self.promotable(view, {**view.paused, trial: rung})
             return CONTINUE if promoted == trial else PAUSE
         values = view.values_at(rung, own.bracket)
-        better = sum(v < value if view.minimize else v > value for v in values)  # NaN is not.
+        better = sum(v < value if view.minimize else v > value for v in values)  # NaN never is
         passing = max(1, math.ceil(len(values) / self.reduction_factor))
         return CONTINUE if better < passing else STOP
 
