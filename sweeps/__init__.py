@@ -80,23 +80,8 @@ __all__ = [
 # `core`.
 sys.modules["sweeps.trial"] = trial
 
-# The functions that make domains, such as `sweeps.loguniform`.
-_DOMAINS = (
-    "grid",
-    "choice",
-    "uniform",
-    "quniform",
-    "loguniform",
-    "qloguniform",
-    "randint",
-    "qrandint",
-    "lograndint",
-    "qlograndint",
-    "randn",
-    "qrandn",
-)
-# Ray, MLflow and the frameworks are imported only when they are used, so `sweeps --help` never
-# waits for them.
+# The modules of the public names that are imported only when they are used. They import Ray, MLflow
+# and the frameworks, and `sweeps --help` must not wait for that.
 _LAZY = {
     "Space": "sweeps.space",
     "Sweep": "sweeps.runs.sweep",
@@ -107,15 +92,16 @@ _LAZY = {
     "report": "sweeps.core.plugins.script_report",
     "resume": "sweeps.runs.api",
     "run": "sweeps.runs.api",
-    **dict.fromkeys(_DOMAINS, "sweeps.space.python.domain_functions"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in __all__:
         import importlib
 
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        # The other public names make domains, such as `sweeps.loguniform`.
+        module = _LAZY.get(name, "sweeps.space.python.domain_functions")
+        return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'sweeps' has no attribute '{name}'")
 
 

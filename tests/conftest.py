@@ -185,10 +185,10 @@ def local_ray(_ray_ends: None) -> Any:
     """
     import ray
 
-    from sweeps.execution.cluster.local_ray import minimal_processes
+    from sweeps.execution.cluster.local_ray import start_fewer_processes
 
     if not ray.is_initialized():
-        with minimal_processes():
+        with start_fewer_processes():
             ray.init(
                 address="local",
                 num_cpus=2,

@@ -126,7 +126,7 @@ def test_a_loop_trains_and_continues_on_a_gpu(
     (tmp_path / "kept").mkdir()
 
     def run(**options: Any) -> LoopRun:
-        given = current(_kept={}, check=shards()["valid"].frame.drop(columns="y"))
+        given = current(_cached_objects={}, check=shards()["valid"].frame.drop(columns="y"))
         return run_loop(module.train_func, config, given, shards(), tmp_path / "kept", **options)
 
     first = run()

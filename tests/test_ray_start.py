@@ -98,7 +98,9 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(
             return 1  # Ray ends the process.
         shown = has if mode == "token" else "none"
         return (
-            ray_authentication.TAKEN if wants in (shown, "none") else ray_authentication.NEEDS_TOKEN
+            ray_authentication.ACCEPTED
+            if wants in (shown, "none")
+            else ray_authentication.NEEDS_TOKEN
         )
 
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
@@ -107,9 +109,9 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     if has != "none":
         (tmp_path / "token").write_text(has)
-    monkeypatch.setattr(ray_authentication, "_ask", ask)
+    monkeypatch.setattr(ray_authentication, "_try_mode", ask)
     monkeypatch.setattr(ray_authentication, "_mode", None)
-    monkeypatch.setattr(ray_authentication, "_read_again", lambda: None)
+    monkeypatch.setattr(ray_authentication, "_reload_mode", lambda: None)
     if named is None:
         ray_authentication.prepare_authentication("10.0.0.1:6379")
     else:

@@ -65,13 +65,13 @@ def digits(rows: int = 64) -> dict[str, FakeShard]:
 def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_path: Path) -> None:
     current, _ = small_table("multiclass")
     config = {"lr": 0.05, "batch_size": 16, "accumulate": 2, "epochs": 25, "checkpoint_every": 10}
-    run = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path)
+    run = run_loop(checkpoints.train_func, config, current(_cached_objects={}), digits(), tmp_path)
     assert len(run.metrics) == 25 and list(run.checkpoints) == [10, 20]
     assert run.metrics[-1]["valid-mlogloss"] < 0.1 < run.metrics[0]["valid-mlogloss"]
     resumed = run_loop(
         checkpoints.train_func,
         config,
-        current(_kept={}),
+        current(_cached_objects={}),
         digits(),
         tmp_path,
         resume=run.checkpoints[20],
@@ -95,7 +95,7 @@ def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path: Path) 
             [
                 m["valid-mlogloss"]
                 for m in run_loop(
-                    checkpoints.train_func, config, current(_kept={}), digits(), tmp_path
+                    checkpoints.train_func, config, current(_cached_objects={}), digits(), tmp_path
                 ).metrics
             ]
         )

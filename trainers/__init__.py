@@ -29,9 +29,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sweeps.core.errors import first_of
+from sweeps.core.errors import join_first
 from sweeps.core.files.safe_names import safe_name
-from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
+from sweeps.core.label_columns import GROUP_COLUMN, MULTIOUTPUT, label_columns
 from sweeps.core.plugins.trainer_file import read
 from sweeps.core.text.suggestions import did_you_mean
 
@@ -85,7 +85,7 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
         np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64
     )
     weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
-    removed = [*label_columns(cur.label), cur.weight, QUERY]
+    removed = [*label_columns(cur.label), cur.weight, GROUP_COLUMN]
     return LabeledRows(frame.drop(columns=removed, errors="ignore"), label, weight, queries(frame))
 
 
@@ -96,9 +96,9 @@ def queries(frame: pd.DataFrame) -> np.ndarray | None:
     """
     import numpy as np
 
-    if QUERY not in frame.columns:
+    if GROUP_COLUMN not in frame.columns:
         return None
-    groups = frame[QUERY].to_numpy()
+    groups = frame[GROUP_COLUMN].to_numpy()
     return np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
 
 
@@ -213,8 +213,8 @@ def require_numbers(features: pd.DataFrame, accepted_dtype: str = "") -> None:
             "out dates), or drop it with `data.drop`"
         )
         raise ValueError(
-            f"these columns are not numeric after preprocessing: {first_of(others)}; this trainer "
-            f"reads only numbers, so {advice}"
+            f"these columns are not numeric after preprocessing: {join_first(others)}; "
+            f"this trainer reads only numbers, so {advice}"
         )
 
 

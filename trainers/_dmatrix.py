@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xgboost as xgb
 
-from sweeps.core.label_columns import QUERY, label_columns
+from sweeps.core.label_columns import GROUP_COLUMN, label_columns
 
 from . import Params, queries, require_numbers, safe_names
 
@@ -57,7 +57,7 @@ def matrix(
         ValueError: A feature is not numeric, or has an infinite value, for which XGBoost would show
             a stack of C++.
     """
-    features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
+    features = frame.drop(columns=[*label_columns(label), weight, GROUP_COLUMN], errors="ignore")
     require_numbers(features, accepted_dtype="category")
     options: Params = {"enable_categorical": True, "nthread": threads}
     types = ["c" if dtype == "category" else "float" for dtype in features.dtypes]

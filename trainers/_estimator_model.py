@@ -10,7 +10,7 @@ import pandas as pd
 from joblib import parallel_config
 from threadpoolctl import ThreadpoolController
 
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL_COLUMNS
 from sweeps.core.metrics import needs
 
 from ._metrics import measure
@@ -51,7 +51,7 @@ class Model:
             if self._has_probabilities:
                 return self._class_columns(self.estimator.predict_proba(x), 0.0)
             predictions = np.asarray(self.estimator.predict(x)).reshape(
-                (len(x), -1) if self.task in SEVERAL else len(x)
+                (len(x), -1) if self.task in SEVERAL_COLUMNS else len(x)
             )
         return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
 
@@ -68,7 +68,7 @@ class Model:
         """
         if (
             self._has_probabilities
-            or self.task in SEVERAL
+            or self.task in SEVERAL_COLUMNS
             or not hasattr(self.estimator, "decision_function")
         ):
             return self.predict(features)

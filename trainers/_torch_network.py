@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweeps import trial
-from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL_COLUMNS
 
 from ._best import Steps
 from ._metrics import SPLITS, measure
@@ -98,7 +98,7 @@ class NetworkDefinition:
                     f"the model predicts {float(out.min())} to {float(out.max())}, which are not "
                     "probabilities; set `output: logits`"
                 )
-        elif self.task in SEVERAL or out.ndim == 1:
+        elif self.task in SEVERAL_COLUMNS or out.ndim == 1:
             out = torch.sigmoid(out)
         else:
             out = torch.softmax(out, dim=1)

@@ -4,7 +4,7 @@ import functools
 
 import xgboost as xgb
 
-from sweeps.core.label_columns import SEVERAL
+from sweeps.core.label_columns import SEVERAL_COLUMNS
 from sweeps.core.metrics import USUAL
 
 METRICS = {task: [name for name in names if name != "accuracy"] for task, names in USUAL.items()}
@@ -21,7 +21,7 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
         return "merror" if task == "multiclass" else "error"
     if metric in METRICS[task]:
         return metric
-    if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
+    if task in SEVERAL_COLUMNS:  # XGBoost has metrics that fail for several label columns
         return None
     return metric if metric not in OF_ONE_TASK and _is_known(metric) else None
 

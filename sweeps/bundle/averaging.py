@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweeps.core.errors import BundleError
-from sweeps.core.label_columns import MULTILABEL, SEVERAL
+from sweeps.core.label_columns import MULTILABEL, SEVERAL_COLUMNS
 
 
 def without_extra_axis(output: np.ndarray, task: str | None) -> np.ndarray:
     """Return the output of a model with shape (n,) instead of (n, 1) for a single label column."""
-    if output.ndim == 2 and output.shape[1] == 1 and task not in SEVERAL:
+    if output.ndim == 2 and output.shape[1] == 1 and task not in SEVERAL_COLUMNS:
         return output[:, 0]
     return output
 
@@ -77,7 +77,7 @@ def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray
     if classes:
         probabilities = class_probabilities(output, task, classes)
         return probabilities[:, 1] if task == "binary" else probabilities
-    dimensions, shape = (2, "shape (n, columns)") if task in SEVERAL else (1, "shape (n,)")
+    dimensions, shape = (2, "shape (n, columns)") if task in SEVERAL_COLUMNS else (1, "shape (n,)")
     if output.ndim != dimensions:
         raise invalid_output(output, task, shape)
     return output.astype(np.float64)

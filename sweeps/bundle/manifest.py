@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sweeps.core.errors import BundleError, InputError
 from sweeps.core.files.file_format import FORMAT, format_problem
 from sweeps.core.files.json_files import read_json_object
-from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
+from sweeps.core.label_columns import MULTILABEL, SEVERAL_COLUMNS, label_columns
 
 from . import integrity
 
@@ -143,7 +143,7 @@ class Manifest(BaseModel):
     @property
     def prediction_names(self) -> list[str]:
         """Names of the columns with predictions: `prediction`, or one for each label column."""
-        if self.task not in SEVERAL:
+        if self.task not in SEVERAL_COLUMNS:
             return ["prediction"]
         return [f"prediction_{name}" for name in label_columns(self.label)]
 

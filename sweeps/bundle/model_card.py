@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 from sweeps.core.text.markdown_text import cell, code, table
-from sweeps.core.trial import trained_on
+from sweeps.core.trial import refit_rows_text
 
 from .manifest import Manifest
 
@@ -61,7 +61,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
     if refit := facts.get("refit"):
         # A model that was trained again on test as well cannot be scored on test.
         scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
-        rows.append(["trained again on", f"{trained_on(refit)}; {scores} from before"])
+        rows.append(["trained again on", f"{refit_rows_text(refit)}; {scores} from before"])
     rows.append(["exported", manifest.created])
     yield table(["", ""], rows)
 

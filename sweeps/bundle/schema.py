@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import JsonValue
 
-from sweeps.core.errors import InputError, Problem, first_of
+from sweeps.core.errors import InputError, Problem, join_first
 from sweeps.core.text.suggestions import closest
 from sweeps.data.columns.column_values import (
     NUMERIC_KINDS,
@@ -103,7 +103,7 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     missing = [c.name for c in columns if c.name not in present]
     if missing:
         unused = [name for name in present if name not in {c.name for c in columns}]
-        names = first_of([f"`{name}`{_suggestion(name, unused)}" for name in missing])
+        names = join_first([f"`{name}`{_suggestion(name, unused)}" for name in missing])
         text = f"columns {names} are missing" if missing[1:] else f"column {names} is missing"
         raise InputError("input", text)
     problems: list[Problem] = []

@@ -100,7 +100,7 @@ class SweepModels:
             "overrides": list(map(space.public, space.overrides)),
             "data_fingerprint": fingerprint,
             "read": vars(space.data.read),
-            "git": provenance.git(space.data.base),
+            "git": provenance.git_state(space.data.base),
             "versions": provenance.versions(),
         }
 

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from sweeps.core.errors import InputError, first_of, unknown_trial
+from sweeps.core.errors import InputError, join_first, unknown_trial
 from sweeps.core.files.checkpoint_files import checkpoint_exists, checkpoint_place
 from sweeps.core.trial import complete_trial_id, format_trial_id
 from sweeps.space.python.saved_space import how_to_get_a_bundle
@@ -64,7 +64,7 @@ def why_not_saved(study_store: StudyStore, number: int, latest: bool) -> str:
         return f"{cannot} its {deleted} was deleted"
     others = [model for n in study_store.states if (model := saved_model(study_store, n, latest))]
     if others:
-        listed = first_of([model.trial for model in others], 8)
+        listed = join_first([model.trial for model in others], 8)
         return f"{cannot} it reported no checkpoint; trials with a checkpoint: {listed}"
     next_step = how_to_get_a_bundle(study_store.space.trainer)
     return f"{cannot} it reported no checkpoint" + (f"; {next_step}" if next_step else "")
@@ -97,9 +97,8 @@ def find_trial_number(study_store: StudyStore, trial_id: str | None) -> int:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
         text = "this sweep has no completed trial with a value of the objective"
         if saved:
-            text += (
-                f"; use --trial with the id of a trial that has a checkpoint: {first_of(saved, 8)}"
-            )
+            names = join_first(saved, 8)
+            text += f"; use --trial with the id of a trial that has a checkpoint: {names}"
         raise InputError("export", text)
     return best
 

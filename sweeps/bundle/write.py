@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from sweeps.core.errors import BundleError, first_line
-from sweeps.core.files.atomic_files import staged
+from sweeps.core.files.atomic_files import write_atomically
 from sweeps.core.label_columns import MULTILABEL
 from sweeps.data.columns.column_values import json_scalar, tensors_to_arrays
 from sweeps.data.preprocessing import step_files
@@ -115,7 +115,7 @@ def write_bundle(
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder,
-        staged(target) as bundle,
+        write_atomically(target) as bundle,
     ):
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
         folders = {
@@ -236,7 +236,7 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     if not source.is_dir():
         raise BundleError(f"{source}: the checkpoint does not exist")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with staged(target) as part:
+    with write_atomically(target) as part:
         shutil.copytree(source, part)
     return target
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sweeps.core.files.checkpoint_files import (
+    checkpoint_root_in,
     checkpoint_sizes,
     delete_checkpoint,
-    root_in,
     sizes_of_files,
 )
 from sweeps.core.files.stores import open_store, store_of
@@ -62,7 +62,7 @@ class CheckpointCleaner:
     """
 
     def __init__(self, study_store: StudyStore, policy: Checkpoints):
-        self.folder = SweepFolder(study_store.folder).trials
+        self.trials_folder = SweepFolder(study_store.folder).trials
         self.policy = policy
         self.repeats = study_store.space.repeats
         self.goals = study_store.objectives.goals
@@ -70,9 +70,10 @@ class CheckpointCleaner:
         self.before_delete: Callable[[], None] = lambda: None
         self.freed = CleanupResult()
         self._ended = {n: state for n, state in study_store.states.items() if state.has_ended}
-        # Sizes of checkpoints, by trial and name. The folder of an ended trial is read only once.
-        self._files: dict[int, dict[str, int]] = {}
-        # Sizes of the deleted checkpoints, by trial and name
+        # Sizes of the checkpoints in bytes, by trial and name. The folder of an ended trial is read
+        # only once.
+        self._sizes: dict[int, dict[str, int]] = {}
+        # Sizes of the deleted checkpoints in bytes, by trial and name
         self._deleted: dict[tuple[int, str], int] = {}
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
@@ -90,12 +91,13 @@ class CheckpointCleaner:
         self._thread.shutdown()
 
     def _clean(self, trial: TrialState | None) -> None:
+        """Delete checkpoints in the cleaner's thread, after a trial has ended; None at the end."""
         try:
             if trial is None:
-                self._files.clear()
+                self._sizes.clear()
             else:
                 self._ended[trial.number] = trial
-                self._files.pop(trial.number, None)
+                self._sizes.pop(trial.number, None)
             self.freed = self.clean()
         except Exception:
             log.exception("checkpoints could not be deleted")
@@ -115,8 +117,8 @@ class CheckpointCleaner:
         ranking = rank_trials(Configurations.of(ended, self.repeats), self.goals)
         trials = [
             self._checkpoints_of(number, number in ranking.finished)
-            for number, files in self._files.items()
-            if files
+            for number, sizes in self._sizes.items()
+            if sizes
         ]
         deletable = select_deletable(trials, ranking.ranked, ranking.protected, self.policy)
         if deletable and not dry_run:
@@ -125,39 +127,39 @@ class CheckpointCleaner:
             if not dry_run and not delete_checkpoint(f"{self._root_of(number)}/{name}"):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
-            self._deleted[number, name] = self._files[number].pop(name)
+            self._deleted[number, name] = self._sizes[number].pop(name)
         return CleanupResult(
             checkpoints=len(self._deleted),
             trials=len({number for number, _ in self._deleted}),
             bytes=sum(self._deleted.values()),
-            left=sum(sum(files.values()) for files in self._files.values()),
+            left=sum(sum(sizes.values()) for sizes in self._sizes.values()),
         )
 
     def _root_of(self, number: int) -> str:
-        return root_in(self.store, self.folder / format_trial_id(number))
+        return checkpoint_root_in(self.store, self.trials_folder / format_trial_id(number))
 
     def _measure(self) -> None:
         """Read checkpoint sizes that are unknown, or may have changed because the trial runs."""
-        if self.store is not None and not self._files:
+        if self.store is not None and not self._sizes:
             # One listing of the whole store is faster than one for each trial.
             files: dict[int, dict[str, int]] = {}
             for path, size in open_store(f"{self.store}/trials").files().items():
                 trial, _, name = path.partition("/")
                 if trial.isdigit():
                     files.setdefault(int(trial), {})[name] = size
-            self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
+            self._sizes = {number: sizes_of_files(own) for number, own in files.items()}
             return
-        known = set(self._files)
-        names = [folder.name for folder in self.folder.glob("[0-9]*")]
-        known |= {int(name) for name in names if name.isdigit()}
+        folders = [folder.name for folder in self.trials_folder.glob("[0-9]*")]
+        numbers = self._sizes.keys() | {int(name) for name in folders if name.isdigit()}
         if self.store is not None:
-            known |= self._ended.keys()
-        for number in known:
-            if number not in self._ended or number not in self._files:
-                self._files[number] = checkpoint_sizes(self._root_of(number))
+            # A trial may have checkpoints in the store, but no folder on this disk.
+            numbers |= self._ended.keys()
+        for number in numbers:
+            if number not in self._ended or number not in self._sizes:
+                self._sizes[number] = checkpoint_sizes(self._root_of(number))
 
     def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
         state = self._ended.get(number)
         best = state.best.name if state and state.best else None
         latest = state.checkpoint.name if state and state.checkpoint else None
-        return TrialCheckpoints(number, finished, self._files[number], best, latest)
+        return TrialCheckpoints(number, finished, self._sizes[number], best, latest)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.core.files.checkpoint_files import newest_checkpoints, step_of
-from sweeps.core.trial import State
+from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Checkpoints
 from sweeps.study import ranking
 from sweeps.study.repeats import Configurations, is_settled
@@ -18,7 +18,7 @@ class TrialCheckpoints:
         number: Number of the trial.
         finished: True if the trial is finished, as `TrialRanking.finished` defines it. A resumed
             sweep never continues a finished trial.
-        files: Size of each checkpoint in bytes, by the checkpoint's name.
+        sizes: Size of each checkpoint in bytes, by the checkpoint's name.
         best: Name of the checkpoint that an export uses; None if the trial has no such checkpoint.
         latest: Name of the latest checkpoint, from which the trial would continue; None if the
             trial has no such checkpoint.
@@ -26,7 +26,7 @@ class TrialCheckpoints:
 
     number: int
     finished: bool
-    files: Mapping[str, int]
+    sizes: Mapping[str, int]
     best: str | None = None
     latest: str | None = None
 
@@ -64,25 +64,19 @@ def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     Returns:
         The ranking.
     """
-    ended = {
-        first: [(n, r) for n, r in own if r.state is not State.RUNNING]
-        for first, own in trials.trials.items()
-    }
-    whole = {
-        first: own
-        for first, own in ended.items()
-        if own and own[0][0] == first and is_settled([r for _, r in own], trials.repeats)
-    }
-    finished = Configurations(whole, trials.repeats)
-    results = {n: r for own in whole.values() for n, r in own}
+    groups: dict[int, list[tuple[int, Result]]] = {}
+    for first, group in trials.trials.items():
+        ended = [(number, result) for number, result in group if result.state is not State.RUNNING]
+        has_first = bool(ended) and ended[0][0] == first
+        if has_first and is_settled([result for _, result in ended], trials.repeats):
+            groups[first] = ended
+    finished = Configurations(groups, trials.repeats)
+    results = {number: result for group in groups.values() for number, result in group}
     winner = finished.winner(goals)
     front = finished.front(goals) if winner is None else [winner]
-    with_checkpoint = [
-        n
-        for n in (*front, *ranking.ranked(results.items(), goals[0]))
-        if results[n].checkpoint is not None
-    ]
-    ranked = tuple(dict.fromkeys(with_checkpoint))
+    # A trial that is on the front and in the ranking counts once.
+    best_first = dict.fromkeys([*front, *ranking.ranked(results.items(), goals[0])])
+    ranked = tuple(number for number in best_first if results[number].checkpoint is not None)
     return TrialRanking(frozenset(results), ranked, frozenset(ranked[:1]) | set(front))
 
 
@@ -94,9 +88,8 @@ def select_deletable(
 ) -> list[tuple[int, str]]:
     """Select the checkpoints to delete, in the order of deletion.
 
-    A trial that is not finished keeps all its checkpoints, because the trial is running or a
-    resumed sweep may continue it. A protected trial keeps its best checkpoint under every policy.
-    The total size of the kept checkpoints may therefore exceed `max_disk`.
+    A trial that is not finished keeps all its checkpoints, because it may continue. A protected
+    trial keeps its best checkpoint. So the remaining checkpoints may be larger than `max_disk`.
 
     Args:
         trials: All trials that have checkpoints.
@@ -107,30 +100,34 @@ def select_deletable(
     Returns:
         (trial number, checkpoint name) of each checkpoint to delete.
     """
-    place = {number: i for i, number in enumerate(ranked)}
+    rank = {number: i for i, number in enumerate(ranked)}
     # Trials that are not ranked come first, then ranked trials, the worst first.
     finished = sorted(
         (t for t in trials if t.finished),
-        key=lambda t: (place.get(t.number, len(place)), t.number),
+        key=lambda t: (rank.get(t.number, len(rank)), t.number),
         reverse=True,
     )
+    # A dict with values of None is a set that keeps its order.
     deletable: dict[tuple[int, str], None] = {}
     for t in finished:
         # A trial without a best checkpoint keeps at least its latest checkpoint.
         count = max(policy.per_trial - 1, int(t.best is None))
-        kept = {t.best, *newest_checkpoints(t.files, t.latest, count)}
-        deletable |= {(t.number, name): None for name in sorted(t.files) if name not in kept}
+        needed = {t.best, *newest_checkpoints(t.sizes, t.latest, count)}
+        deletable |= {(t.number, name): None for name in sorted(t.sizes) if name not in needed}
     if policy.top is not None:
         top = {*ranked[: policy.top], *protected}
         worse = [t for t in finished if t.number not in top]
-        deletable |= {(t.number, name): None for t in worse for name in sorted(t.files)}
+        deletable |= {(t.number, name): None for t in worse for name in sorted(t.sizes)}
     if policy.max_disk is not None:
-        sizes = {(t.number, name): size for t in trials for name, size in t.files.items()}
-        excess = sum(sizes.values()) - sum(sizes[each] for each in deletable) - policy.max_disk
+        sizes = {(t.number, name): size for t in trials for name, size in t.sizes.items()}
+        remaining = sum(sizes.values()) - sum(sizes[checkpoint] for checkpoint in deletable)
         for t in finished:
-            spared = t.best if t.number in protected else None
-            for name in sorted(t.files, key=lambda n: (n == t.best, step_of(n), n)):
-                if excess > 0 and name != spared and (t.number, name) not in deletable:
+            # The best checkpoint of a trial is deleted last, and never if the trial is protected.
+            names = sorted(t.sizes, key=lambda name: (name == t.best, step_of(name), name))
+            if t.number in protected and t.best in names:
+                names.remove(t.best)
+            for name in names:
+                if remaining > policy.max_disk and (t.number, name) not in deletable:
                     deletable[t.number, name] = None
-                    excess -= t.files[name]
+                    remaining -= t.sizes[name]
     return list(deletable)

@@ -99,13 +99,13 @@ class CommandHandler:
         running = len(self._driver.running)
         self.notes = ("the sweep was stopped by the command `sweeps stop`",)
         self._stop("interrupted", State.RUNNING)
-        return Answer(f"stopping; {_trials(running)} interrupted" if running else "stopping")
+        return Answer(f"stopping; {_trials_are(running)} interrupted" if running else "stopping")
 
     def _stop_trial(self, trial: str, name: str) -> Answer | None:
         """Stop a trial. Return None until a running trial has ended."""
-        state = self._trial(trial)
-        ended_by_this = name in self._stopping and state.reason == STOPPED
-        if state.has_ended and not ended_by_this:
+        state = self._started_trial(trial)
+        ended_by_command = name in self._stopping and state.reason == STOPPED
+        if state.has_ended and not ended_by_command:
             raise CommandError(
                 f"trial {trial} has ended already ({state.result.state_name(is_driven=True)})"
             )
@@ -120,7 +120,7 @@ class CommandHandler:
         after = f"after {count_noun(steps, unit)}" if steps else f"before its first {unit}"
         return Answer(f"trial {trial} is stopped, {after}", trial)
 
-    def _trial(self, trial: str) -> TrialState:
+    def _started_trial(self, trial: str) -> TrialState:
         """Return a trial that has started.
 
         Raises:
@@ -129,12 +129,10 @@ class CommandHandler:
         store = self._search.store
         trials = {format_trial_id(t.number): t.number for t in store.trials()}
         if (number := trials.get(trial)) is None:
-            shown = (
-                f"the trials are {min(trials)} to {max(trials)}"
-                if trials
-                else "no trial has started"
-            )
-            raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
+            hint = "no trial has started"
+            if trials:
+                hint = f"the trials are {min(trials)} to {max(trials)}"
+            raise CommandError(f"no trial `{trial}`; {hint}", invalid=True)
         if (state := store.states.get(number)) is None:
             raise CommandError(
                 f"trial {trial} is enqueued, but has not started yet; only a trial that has "
@@ -154,12 +152,9 @@ class CommandHandler:
             raise CommandError("all trials have started already, so a pause would change nothing")
         self._search.store.record_sweep_pause(True)
         self._driver.paused = True
-        running = len(self._driver.running)
-        return Answer(
-            f"paused; {_trials(running)} still running, and no new trial starts"
-            if running
-            else "paused; no new trial starts"
-        )
+        if not (running := len(self._driver.running)):
+            return Answer("paused; no new trial starts")
+        return Answer(f"paused; {_trials_are(running)} still running, and no new trial starts")
 
     def _resume(self) -> Answer:
         if not self._driver.paused:
@@ -184,21 +179,14 @@ class CommandHandler:
                 "--add-trials` adds trials later"
             )
         trial = format_trial_id(number)
-        place = (
-            f"starts after {_trials(ahead, verb=False)} enqueued earlier"
-            if ahead
-            else "is the next trial to start"
-        )
-        return Answer(
-            f"trial {trial} {place}"
-            + (", when the sweep is resumed" if self._driver.paused else ""),
-            trial,
-        )
+        start = "is the next trial to start"
+        if ahead:
+            start = f"starts after {count_noun(ahead, 'trial')} enqueued earlier"
+        if self._driver.paused:
+            start += ", when the sweep is resumed"
+        return Answer(f"trial {trial} {start}", trial)
 
 
-def _trials(count: int, verb: bool = True) -> str:
-    """Return a number of trials as text, such as `1 trial is` or `2 trials are`."""
-    noun = count_noun(count, "trial")
-    if not verb:
-        return noun
-    return f"{noun} is" if count == 1 else f"{noun} are"
+def _trials_are(count: int) -> str:
+    """Return a number of trials with a verb, such as `1 trial is` or `2 trials are`."""
+    return f"{count_noun(count, 'trial')} {'is' if count == 1 else 'are'}"

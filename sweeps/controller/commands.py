@@ -39,11 +39,12 @@ from sweeps.core.files.sweep_folder import COMMANDS
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+# Largest size of the file of a command or of an answer.
 MAX_BYTES = 1 << 16
 # Name of a command's file: nanoseconds since the epoch and the sender's process, such as
 # `01764000000000000000-4711.json`.
-_NAME = re.compile(r"\d{20}-\d{1,10}\.json")
-_ANSWER = re.compile(r"\d{20}-\d{1,10}\.answer")
+_COMMAND_NAME = re.compile(r"\d{20}-\d{1,10}\.json")
+_ANSWER_NAME = re.compile(r"\d{20}-\d{1,10}\.answer")
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -133,7 +134,7 @@ def parse(text: str | bytes) -> Command:
     Raises:
         CommandError: The text is not a command. The message says what is wrong.
     """
-    return _parsed(_COMMAND, text, "command")
+    return _validate(_COMMAND, text, "command")
 
 
 def parse_answer(text: str | bytes) -> Answer:
@@ -142,17 +143,19 @@ def parse_answer(text: str | bytes) -> Answer:
     Raises:
         CommandError: The text is not an answer.
     """
-    return _parsed(_ANSWERS, text, "answer")
+    return _validate(_ANSWERS, text, "answer")
 
 
-def _parsed(rules: TypeAdapter[T], text: str | bytes, kind: str) -> T:
+def _validate(rules: TypeAdapter[T], text: str | bytes, kind: str) -> T:
+    """Return the object that a JSON text describes. `kind` names it in the message of an error."""
     try:
         return rules.validate_json(text)
     except ValidationError as e:
         error = e.errors()[0]
+        # The first part of the location is the kind of command.
         field = ".".join(str(part) for part in error["loc"][1:])
-        named = f"`{field}`: " if field else ""
-        text = f"it does not contain a valid {kind}: {named}{error['msg']}"
+        place = f"`{field}`: " if field else ""
+        text = f"it does not contain a valid {kind}: {place}{error['msg']}"
         raise CommandError(text) from None
 
 
@@ -274,7 +277,7 @@ class CommandQueue:
 
     def answers(self) -> list[Path]:
         """Return the files of all answers that have not been read."""
-        return [self._folder / name for name in self._names() if _ANSWER.fullmatch(name)]
+        return [self._folder / name for name in self._names() if _ANSWER_NAME.fullmatch(name)]
 
     def _answer(self, file: Path, answer: Answer) -> None:
         """Write the answer to a command."""
@@ -296,8 +299,8 @@ class CommandQueue:
         Return [] if the folder does not exist, or is not a folder of this user.
         """
         try:
-            own = self._folder.lstat()
-            if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
+            status = self._folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
                 raise PermissionError(
                     f"{self._folder} must be a folder, and must belong to the user who runs the "
                     "sweep"
@@ -310,11 +313,12 @@ class CommandQueue:
             return []
 
     def _new_files(self) -> Iterator[Path]:
+        """Yield the files of commands that were neither handled nor reported."""
         for name in self._names():
             # The name of a half-written file starts with a dot.
-            if name in self._ignored or name.startswith(".") or _ANSWER.fullmatch(name):
+            if name in self._ignored or name.startswith(".") or _ANSWER_NAME.fullmatch(name):
                 continue
-            if _NAME.fullmatch(name):
+            if _COMMAND_NAME.fullmatch(name):
                 yield self._folder / name
             else:
                 self._ignore(

@@ -28,9 +28,9 @@ from .driver_commands import (
     Ask,
     Continue,
     DriverCommand,
+    DriverEvent,
     End,
     Exploit,
-    Happening,
     LimitsChecked,
     PauseTrial,
     Refuse,
@@ -172,7 +172,7 @@ class SweepController:
         # The earlier driver may have spent a budget and died before it stopped the sweep.
         self._check_limits()
 
-    def _decide(self, event: Happening) -> str | None:
+    def _decide(self, event: DriverEvent) -> str | None:
         """Decide what follows from an event, and do it.
 
         Return the id of the trial that starts, if one does.
@@ -183,6 +183,7 @@ class SweepController:
         return started
 
     def _carry_out(self, command: DriverCommand) -> str | None:
+        """Carry a command out. Return the id of the trial that it starts or resumes, if any."""
         match command:
             case Ask():
                 trial = self.search.ask()
@@ -282,9 +283,10 @@ class SweepController:
         """Return why the winner must not be trained on all rows now; None if it may be."""
         if self.reason == "interrupted" or self._interrupted():
             return "the sweep was interrupted"
-        deadline = self._deadline
         if self.space.data.folds:
-            return None  # There is no other model, and a late one is better than none.
+            # A cross-validation leaves no model to export, and a late model is better than none.
+            return None
+        deadline = self._deadline
         if deadline is not None and clock.monotonic() > deadline.training_ends:
             return "--minutes leaves too little time"
         return None
@@ -376,10 +378,10 @@ class SweepController:
         with contextlib.suppress(Exception) if failed else contextlib.nullcontext():
             for number in list(self.running):
                 self._end(End(number, State.RUNNING))
-            resumable = [*self.search.interrupted, *self.search.view.paused]
-            for number in resumable if self.driver.unfinished is State.PRUNED else ():
-                reason = reason_of_stop(self.driver, number, self.policy)
-                self._end(End(number, State.PRUNED, reason=reason))
+            if self.driver.unfinished is State.PRUNED:
+                for number in [*self.search.interrupted, *self.search.view.paused]:
+                    reason = reason_of_stop(self.driver, number, self.policy)
+                    self._end(End(number, State.PRUNED, reason=reason))
             self.study_store.sync()
         self._monitor.close()
         self.trials.close()

@@ -7,22 +7,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Seconds of the start of Ray on an idle machine with two cores. A longer start shows a slower or
-# busier machine.
-START = 2.5
-# Seconds from the end of the search to the end of the command on this machine: export, check,
-# report and shutdown.
-CLOSING = 4.0
-# A start that takes many times as long had other causes, such as a machine that was busy for a
-# moment.
+# The constants in seconds were measured on an idle machine with two cores.
+
+# The start of Ray. A longer start shows a slower or busier machine.
+START_SECONDS = 2.5
+# From the end of the search to the end of the command: export, check, report and shutdown.
+CLOSING_SECONDS = 4.0
+# Largest factor by which a machine counts as slower. A start that takes even longer had other
+# causes, such as a machine that was busy for a moment.
 MOST_SLOWNESS = 5.0
-# The part of `CLOSING` that remains after the trackers are closed.
-EXIT = 0.5
-# Seconds in which a training that has to end makes its last report, and in which its worker is
-# ready for the final training.
-READY = 0.5
-# The final training may end so many seconds after its time, rather than be in vain.
-LATE = 1.0
+# The part of `CLOSING_SECONDS` that remains after the trackers are closed.
+EXIT_SECONDS = 0.5
+# From the end of the search until the final training begins: a trial that has to end makes its last
+# report, and its worker becomes ready.
+READY_SECONDS = 0.5
+# The final training may end this much later than planned. Otherwise it would have been in vain.
+LATE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,30 +46,32 @@ class Deadline:
 
         It is at least 1 and at most `MOST_SLOWNESS`.
         """
-        return min(max(1.0, self.start / START), MOST_SLOWNESS)
+        return min(max(1.0, self.start / START_SECONDS), MOST_SLOWNESS)
 
     @property
     def closing(self) -> float:
         """Predicted seconds of export, check, report and shutdown."""
-        return CLOSING * self.slowness
+        return CLOSING_SECONDS * self.slowness
 
     @property
     def training_ends(self) -> float:
         """When the final training must have ended, by the monotonic clock."""
-        return self.end - self.closing + LATE
+        return self.end - self.closing + LATE_SECONDS
 
-    def training(self, seconds: float) -> float:
+    def training_seconds(self, seconds: float) -> float:
         """Return the predicted seconds of the final training of a trial that ran for `seconds`."""
-        return 0.0 if self.growth is None else seconds * self.growth + READY * self.slowness
+        if self.growth is None:
+            return 0.0
+        return seconds * self.growth + READY_SECONDS * self.slowness
 
     def fits(self, seconds: float, now: float) -> bool:
         """Return whether the final training could end in time if the search ended now.
 
         Args:
-            seconds: how long the trial ran on its workers.
-            now: the current time by the monotonic clock.
+            seconds: Seconds for which the trial ran on its workers.
+            now: The current time by the monotonic clock.
         """
-        return now + self.training(seconds) + self.closing <= self.end
+        return now + self.training_seconds(seconds) + self.closing <= self.end
 
     def reserve(self, seconds: float | None, trains: bool) -> float:
         """Return the seconds to leave after the search.
@@ -77,16 +79,17 @@ class Deadline:
         While there is nothing to export, the search gets as much time as possible.
 
         Args:
-            seconds: how long the best trial ran on its workers. None while no trial has a value.
-            trains: whether this time includes the final training.
+            seconds: Seconds for which the best trial ran on its workers. None while no trial has a
+                value.
+            trains: True if the result includes the final training.
         """
         if seconds is None:
-            return CLOSING
-        return self.closing + (self.training(seconds) if trains else 0.0)
+            return CLOSING_SECONDS
+        return self.closing + (self.training_seconds(seconds) if trains else 0.0)
 
 
 def speedup(threads: float, before: float) -> float:
-    """Return by how much a training is faster with more threads.
+    """Return the factor by which a training is faster with `threads` instead of `before` threads.
 
     Boosting on few rows hardly uses more than a few threads, so this is the square root.
 
@@ -107,7 +110,9 @@ def row_growth(rows: Mapping[str, int], splits: Sequence[str], folds: int) -> fl
     """
     if not folds:
         return sum(rows[name] for name in splits) / rows["train"]
-    test = rows["test"] if "test" in splits else 0
-    # With test, the winner is trained without test first, to score it.
-    final = 2 * rows["train"] + test if test else rows["train"]
+    final = rows["train"]
+    if "test" in splits and rows["test"]:
+        # The winner is first trained on train, to score it on test, and then on train and test.
+        final += rows["train"] + rows["test"]
+    # Each of the trial's trainings left out one fold, so it had (folds - 1) / folds of the rows.
     return final / (rows["train"] * (folds - 1))

@@ -20,9 +20,9 @@ from .driver_commands import (
     Ask,
     Continue,
     DriverCommand,
+    DriverEvent,
     End,
     Exploit,
-    Happening,
     LimitsChecked,
     PauseTrial,
     Refuse,
@@ -36,7 +36,7 @@ from .driver_commands import (
 from .driver_state import DriverState, Policy
 
 
-def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[DriverCommand, ...]:
+def decide(driver: DriverState, event: DriverEvent, policy: Policy) -> tuple[DriverCommand, ...]:
     """Return what a driver does after something has happened.
 
     Args:
@@ -48,17 +48,18 @@ def decide(driver: DriverState, event: Happening, policy: Policy) -> tuple[Drive
         case TrialWanted():
             return tuple(_next_trial(driver, policy))
         case TrialLeft(state):
-            return tuple(_left(driver, state, policy))
+            return tuple(_decide_leftover(driver, state, policy))
         case TrialUpdate(end=Ended() as end):
-            return tuple(_ended(driver, int(event.trial), end, policy))
+            return tuple(_follow_end(driver, int(event.trial), end, policy))
         case TrialUpdate(rung=int() as rung):
-            return (_at_rung(driver, driver.sweep.trials[int(event.trial)], rung, policy),)
+            return (_decide_at_rung(driver, driver.sweep.trials[int(event.trial)], rung, policy),)
         case LimitsChecked():
-            return tuple(_over_limit(driver, event, policy))
+            return tuple(_check_limits(driver, event, policy))
     return ()
 
 
 def _next_trial(driver: DriverState, policy: Policy) -> Iterable[DriverCommand]:
+    """Decide which trial starts or continues, now that there is room for one."""
     scheduler = policy.scheduler
     if driver.paused and driver.trials_left(scheduler):
         return [StartLater()]
@@ -77,11 +78,13 @@ def _next_trial(driver: DriverState, policy: Policy) -> Iterable[DriverCommand]:
     if driver.may_wait:
         return [StartLater()]
     # No other trial is left whose results could let a paused trial continue.
-    ends = [End(n, State.PRUNED, reason=_at(policy, rung)) for n, rung in paused.items()]
+    ends = [End(n, State.PRUNED, reason=_stop_reason(policy, rung)) for n, rung in paused.items()]
     return [*ends, StartNoMore()]
 
 
-def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[DriverCommand]:
+def _decide_leftover(
+    driver: DriverState, state: TrialState, policy: Policy
+) -> Iterable[DriverCommand]:
     """Decide about a trial that an earlier driver left running.
 
     It ends or is paused if the earlier driver would have decided so at the trial's last step.
@@ -91,19 +94,23 @@ def _left(driver: DriverState, state: TrialState, policy: Policy) -> Iterable[Dr
     saved = state.checkpoint.step if state.checkpoint else 0
     # With several ranks, one rank may not have written its part of the last checkpoint, so the last
     # complete checkpoint counts.
-    alone = state.trial.shape.sizes == range(1, 2)
-    if scheduler.max_t is not None and (steps if alone else saved) >= scheduler.max_t:
+    has_one_rank = state.trial.shape.sizes == range(1, 2)
+    finished_steps = steps if has_one_rank else saved
+    if scheduler.max_t is not None and finished_steps >= scheduler.max_t:
         return [End(state.number, State.COMPLETE)]
     # A trial that may be paused or perturbed needs a checkpoint of this step. Without one, it
     # reaches the rung again.
     needs_checkpoint = scheduler.pauses or scheduler.perturbs
-    decides = scheduler.stops or needs_checkpoint
-    if not decides or steps not in policy.rungs or (needs_checkpoint and saved != steps):
+    if not (scheduler.stops or needs_checkpoint) or steps not in policy.rungs:
         return []
-    return [_decision(driver, state, steps, policy)]
+    if needs_checkpoint and saved != steps:
+        return []
+    return [_ask_scheduler(driver, state, steps, policy)]
 
 
-def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> DriverCommand:
+def _decide_at_rung(
+    driver: DriverState, state: TrialState, rung: int, policy: Policy
+) -> DriverCommand:
     """Decide about a trial that waits at a rung."""
     saved = state.checkpoint is not None and state.checkpoint.step == rung
     if policy.scheduler.needs_checkpoint and not saved and state.decided_rung < rung:
@@ -116,19 +123,21 @@ def _at_rung(driver: DriverState, state: TrialState, rung: int, policy: Policy) 
         if not driver.sweep.budget.ended:  # Every other trial would fail in the same way.
             return Refuse(InputError("scheduler.name", error))
         return End(state.number, State.FAIL, error)
-    return _decision(driver, state, rung, policy)
+    return _ask_scheduler(driver, state, rung, policy)
 
 
-def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy) -> DriverCommand:
+def _ask_scheduler(
+    driver: DriverState, state: TrialState, rung: int, policy: Policy
+) -> DriverCommand:
     """Let the scheduler decide about a trial at a rung, unless it continues anyway."""
     number = state.number
     scheduler = policy.scheduler
-    repeats = state.trial.repeat_of is not None  # A repeat is never stopped.
+    is_repeat = state.trial.repeat_of is not None  # A repeat is never stopped.
     # After a failed attempt, a trial reaches a rung again. It may have been decided on, or the
     # trial may have got past it before an earlier driver died.
     is_decided = state.decided_rung >= rung
     is_past = state.steps > rung and not scheduler.perturbs
-    if repeats or is_decided or is_past:
+    if is_repeat or is_decided or is_past:
         return Continue(number, rung, is_new=False)
     decision = CONTINUE
     if scheduler.perturbs or rung in scheduler.rungs(driver.view.trials[number].bracket):
@@ -139,17 +148,19 @@ def _decision(driver: DriverState, state: TrialState, rung: int, policy: Policy)
         case Decision(Action.PAUSE):
             return PauseTrial(number, rung)
         case Decision(Action.STOP):
-            return End(number, State.PRUNED, reason=_at(policy, rung))
+            return End(number, State.PRUNED, reason=_stop_reason(policy, rung))
         case _:
             return Continue(number, rung)
 
 
-def _at(policy: Policy, rung: int) -> str:
+def _stop_reason(policy: Policy, rung: int) -> str:
     """Return the reason of a trial that the scheduler stops at a rung."""
     return f"{policy.space.scheduler.name} at step {rung}"
 
 
-def _ended(driver: DriverState, number: int, end: Ended, policy: Policy) -> Iterable[DriverCommand]:
+def _follow_end(
+    driver: DriverState, number: int, end: Ended, policy: Policy
+) -> Iterable[DriverCommand]:
     """Decide what follows from the end of a trial in the pool."""
     # Every other trial would fail for the same reason.
     if end.refused is not None and not driver.sweep.budget.ended:
@@ -159,7 +170,7 @@ def _ended(driver: DriverState, number: int, end: Ended, policy: Policy) -> Iter
 
 
 def reason_of_stop(driver: DriverState, number: int, policy: Policy) -> str | None:
-    """Return why a trial was stopped that the scheduler has not stopped."""
+    """Return why a trial was stopped, if it was not stopped by the scheduler."""
     if number in driver.stop_requested:
         return STOPPED
     if driver.reason in TIME_LIMITS and not policy.can_win(driver.sweep.trials[number]):
@@ -167,7 +178,7 @@ def reason_of_stop(driver: DriverState, number: int, policy: Policy) -> str | No
     return driver.reason
 
 
-def _over_limit(driver: DriverState, event: LimitsChecked, policy: Policy) -> Iterable[StopSweep]:
+def _check_limits(driver: DriverState, event: LimitsChecked, policy: Policy) -> Iterable[StopSweep]:
     """Stop the sweep if it has reached a limit of the space file and has trials left."""
     budget = driver.sweep.budget
     limits = policy.space.limits
@@ -192,10 +203,11 @@ def _over_limit(driver: DriverState, event: LimitsChecked, policy: Policy) -> It
 
 def _unfinished_gpu_seconds(driver: DriverState, event: LimitsChecked) -> float:
     """Return the GPU seconds of the trials that have not ended."""
-    trials = driver.sweep.trials
-    used = [(event.worker_seconds.get(trials[n].id, 0.0), trials[n]) for n in driver.running]
-    unfinished = (trials[n] for n in (*driver.interrupted, *driver.view.paused))
-    used += [(state.worker_seconds, state) for state in unfinished]
-    return sum(
-        seconds * dict(state.trial.shape.per_worker).get("GPU", 0.0) for seconds, state in used
-    )
+    gpu_seconds = 0.0
+    for number in (*driver.running, *driver.interrupted, *driver.view.paused):
+        state = driver.sweep.trials[number]
+        worker_seconds = state.worker_seconds
+        if number in driver.running:
+            worker_seconds = event.worker_seconds.get(state.id, 0.0)
+        gpu_seconds += worker_seconds * dict(state.trial.shape.per_worker).get("GPU", 0.0)
+    return gpu_seconds

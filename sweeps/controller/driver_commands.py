@@ -1,4 +1,4 @@
-"""Things that may happen to a driver (`Happening`), and its answers (`DriverCommand`)."""
+"""Events on which a driver decides (`DriverEvent`), and its decisions (`DriverCommand`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class LimitsChecked:
     worker_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-Happening = TrialWanted | TrialLeft | TrialUpdate | LimitsChecked
+DriverEvent = TrialWanted | TrialLeft | TrialUpdate | LimitsChecked
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class StartNoMore:
 
 @dataclass(frozen=True)
 class ResumeTrial:
-    """Continue an interrupted trial.
+    """Continue an interrupted or paused trial.
 
     Attributes:
         number: Number of the trial.
@@ -87,7 +87,15 @@ class Continue:
 
 @dataclass(frozen=True)
 class Exploit:
-    """Let a trial continue from a copy of a donor's checkpoint, with other parameters."""
+    """Let a trial that waits at a rung continue with other parameters.
+
+    The trial continues from a copy of another trial's checkpoint.
+
+    Attributes:
+        number: Number of the trial.
+        rung: The rung.
+        donor: Number of the trial whose checkpoint is copied.
+    """
 
     number: int
     rung: int
@@ -96,7 +104,12 @@ class Exploit:
 
 @dataclass(frozen=True)
 class PauseTrial:
-    """Let a trial give up its workers at a rung. It may continue later."""
+    """Let a trial give up its workers at a rung. It may continue later.
+
+    Attributes:
+        number: Number of the trial.
+        rung: The rung.
+    """
 
     number: int
     rung: int

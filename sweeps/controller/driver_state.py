@@ -43,14 +43,14 @@ class Policy:
         return cls(space, scheduler, rung_set(scheduler), left_out)
 
     def can_win(self, state: TrialState) -> bool:
-        """Return whether a trial that time ends may win.
+        """Return whether a trial may win if a time limit ends it.
 
         Its value must be that of one model that was trained on all rows. If the winner has a
         bundle, the trial must have a checkpoint.
         """
         space = self.space
-        parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
-        return not parts and (state.best is not None or space.trainer.load is None)
+        has_parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
+        return not has_parts and (state.best is not None or space.trainer.load is None)
 
 
 @dataclass

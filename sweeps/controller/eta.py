@@ -35,15 +35,17 @@ def time_left(
         unfinished: Number of trials that run or have not started.
         ends: When trials ended, ascending.
         concurrency: The largest number of trials that have run in parallel.
-        timeout: When a time limit ends the search, an upper bound in seconds.
+        timeout: When a time limit ends the search; None without a time limit.
 
     Returns:
         The estimate, or None while it is unknown.
     """
     left = None
     interval = mean_interval(ends, max(1, concurrency))
-    if interval is not None and ends[-1] + unfinished * interval > now:
-        left = TimeLeft(max(1.0, ends[-1] + unfinished * interval - now))
+    if interval is not None:
+        seconds = ends[-1] + unfinished * interval - now
+        if seconds > 0:
+            left = TimeLeft(max(1.0, seconds))
     if timeout is not None and (left is None or left.seconds > timeout - now):
         return TimeLeft(max(0.0, timeout - now), at_most=True)
     return left

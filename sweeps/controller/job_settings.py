@@ -28,7 +28,7 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
     scheduler = scheduler_of(space.scheduler)
     objectives = Objectives.from_space(space)
     rungs = rung_set(scheduler)
-    at_every_report = isinstance(rungs, range) and rungs.step == 1
+    every_step_is_rung = isinstance(rungs, range) and rungs.step == 1
     counts_steps = not (space.data.folds or space.scheduler.counts_rows)
     return Job(
         sweep=space.name,
@@ -48,7 +48,7 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
         max_t=scheduler.max_t,
         sweep_max_t=scheduler.max_t if counts_steps else None,
         rungs=rungs,
-        required_steps=range(0) if at_every_report else rungs,
+        required_steps=range(0) if every_step_is_rung else rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),
         takes_turns=scheduler.perturbs,
         trial_timeout=space.limits.trial_timeout,

@@ -43,7 +43,7 @@ class PoolMonitor:
         # Reference that fails when the pool's process is lost.
         self._life: ObjectRef[None] | None = None
         self._stages: dict[str, str] = {}
-        self._all_started = False  # what the pool knows
+        self._all_started = False  # what the pool was told last
         self._stages_file.unlink(missing_ok=True)  # A killed driver may have left the file behind.
 
     def prefit_error(self) -> InputError | None:

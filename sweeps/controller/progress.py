@@ -23,7 +23,7 @@ from .status import (
 )
 
 # Stage of a trial that does not fit on the cluster.
-MISSING = "waiting for nodes"
+WAITING_FOR_NODES = "waiting for nodes"
 
 
 @dataclass
@@ -109,46 +109,58 @@ class SweepProgress:
         self._update_best_from_ended()
 
     def leader(self, can_win: Callable[[TrialState], bool]) -> tuple[str, float] | None:
-        """Return the trial that would win if time ended the search now, and its training seconds.
+        """Return the trial that would win if time ended the search now, and its training time.
 
         Args:
-            can_win: whether a running trial would count like a complete one.
+            can_win: Function that returns whether a running trial would count like a complete one.
 
         Returns:
-            The id of the trial, and how long it ran: a running trial until its best step. If its
-            steps are folds, this is how long all of them take; so it is for the parts of the rows
-            of a running trial. None if no trial has a value.
+            The id of the trial, and the seconds of a training with its configuration; see
+            `_training_seconds` and `_training_seconds_of_ended`. None if no trial has a value.
         """
-        number, best = self._search.budget.best or (-1, None)
-        leader = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
-        value = best.value if best is not None and ranking.tier(best) == 0 else None
-        for trial, run in self.running.items():
-            state = self._store.states[trial]
+        leader = None
+        value = None
+        best = self._search.budget.best
+        if best is not None:
+            number, result = best
+            leader = (format_trial_id(number), self._training_seconds_of_ended(result))
+            if ranking.tier(result) == 0:  # A trial of another tier loses to every running one.
+                value = result.value
+        for number, run in self.running.items():
+            state = self._store.states[number]
             # A resumed trial has values of an earlier driver, and no measured time before its
             # first report.
-            better = run.reported is not None and ranking.beats(
+            is_better = run.reported is not None and ranking.beats(
                 state.best_value, value, self._store.minimize
             )
-            if better and (best is None or can_win(state)):
-                leader = (state.id, self._seconds(state, run))
+            if is_better and (best is None or can_win(state)):
+                leader = (state.id, self._training_seconds(state, run))
                 value = state.best_value
         return leader
 
-    def _seconds_of_all(self, ended: Result) -> float:
-        """Return the seconds of an ended trial. If it was stopped early, those of all folds."""
+    def _training_seconds_of_ended(self, ended: Result) -> float:
+        """Return the seconds of an ended trial.
+
+        In a cross-validation, return the predicted seconds of all folds, because the trial may have
+        been stopped before its last fold.
+        """
         folds = self._space.data.folds
         return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
 
-    def _seconds(self, state: TrialState, run: Run) -> float:
-        """Return the seconds of a running trial with a value; see `leader`."""
+    def _training_seconds(self, state: TrialState, run: Run) -> float:
+        """Return the seconds that a running trial needed until its best step.
+
+        In a cross-validation, return the predicted seconds of all folds. If the scheduler counts
+        rows, return the predicted seconds of the loop's runs on all numbers of rows.
+        """
         assert run.reported is not None and state.best_step is not None
         spent = run.reported - run.began
         step = state.steps
         if folds := self._space.data.folds:
             return spent * folds / step
         if self._space.scheduler.counts_rows:
-            parts = self._search.row_steps(state.trial)
-            return spent * sum(parts) / sum(part for part in parts if part <= step)
+            rows = self._search.row_steps(state.trial)
+            return spent * sum(rows) / sum(count for count in rows if count <= step)
         return spent * state.best_step / step
 
     @property
@@ -157,8 +169,8 @@ class SweepProgress:
 
         That requires that no trial has ended with a value, and that one report can rank a trial.
         """
-        enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
-        return enough and self._search.budget.best is None
+        one_is_enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
+        return one_is_enough and self._search.budget.best is None
 
     def _compare(self, state: TrialState) -> None:
         """Make a running trial the best one if its best report decides; see `_reports_decide`."""
@@ -207,7 +219,7 @@ class SweepProgress:
                 concurrency=self.concurrency,
                 timeout=self.timeout,
             )
-        failed, error = self.failures[-1] if self.failures else ("", "")
+        failed_trial, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(
             states=states,
             total=self._search.queue.known_total,
@@ -219,7 +231,7 @@ class SweepProgress:
             metric=", ".join(o.metric for o in self._space.objectives),
             goal=objective.goal,
             front=len(budget.front),
-            failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
+            failure=(failed_trial, error.strip().splitlines()[-1]) if error.strip() else None,
             rows=tuple(
                 self._row(self._store.states[number], now - run.began, reason is not None)
                 for number, run in self.running.items()
@@ -237,15 +249,17 @@ class SweepProgress:
         before = self._nodes
         after = self.usage.nodes
         self._nodes = after
-        changed = sorted(before.items() ^ after.items()) if before else ()
-        words = {True: "was lost", False: "has joined"}
-        return tuple(f"node {name} {words[node in before]}" for node, name in changed)
+        if not before:
+            return ()
+        lost = [f"node {name} was lost" for node, name in before.items() if node not in after]
+        joined = [f"node {name} has joined" for node, name in after.items() if node not in before]
+        return (*lost, *joined)
 
     def _runs_left(self) -> int:
-        """Return the number of runs of trials that have not ended. See `ends`.
+        """Return the expected number of runs that have not ended; see `Run`.
 
-        If the scheduler pauses trials, each trial that has not started counts as many runs as the
-        trials so far had on average.
+        If the scheduler pauses trials, a trial may have several runs. Then this method assumes that
+        each trial that has not started gets as many runs as the trials so far had on average.
         """
         queue = self._search.queue
         if not self._search.scheduler.pauses:
@@ -273,10 +287,7 @@ class SweepProgress:
         )
 
     def _stage(self, state: TrialState, stopping: bool) -> tuple[str, str]:
-        """Return a short text that says what a trial is doing, and why it does not train.
-
-        The second text is "" if there is nothing to explain.
-        """
+        """Return the stage of a trial and its notice; see `TrialRow`."""
         usage = self.usage.trials.get(state.id) if self.usage else None
         if stopping:
             return "stopping", ""
@@ -286,7 +297,7 @@ class SweepProgress:
             if usage.silent:
                 return "silent", usage.silent
             if usage.missing:
-                return MISSING, usage.missing
+                return WAITING_FOR_NODES, usage.missing
         # The pool's latest report of its usage may be older than the trial's latest report.
         if self.running[state.number].reported is not None and state.attempt == 1:
             return Stage.TRAINING.value, ""
@@ -296,10 +307,9 @@ class SweepProgress:
         if self.usage is None:
             return ()
         usage = self.usage
-        shown = {name for shape in self._space.shapes for name, _ in shape.per_worker}
-        shown |= {"CPU", "GPU"}
+        requested = {name for shape in self._space.shapes for name, _ in shape.per_worker}
         return tuple(
             ResourceUse(name, total, usage.busy.get(name, 0.0), usage.warm.get(name, 0.0))
             for name, total in usage.total.items()
-            if name in shown
+            if name in requested | {"CPU", "GPU"}
         )

@@ -63,7 +63,7 @@ def reserve(
     )
     with machine_share.register(name, folder, machine_cpus, gpu_ids, wanted) as (share, others):
         for other in others:
-            log.warning("note: %s", machine_share.describe(other, machine_cpus, len(gpu_ids)))
+            log.warning("note: %s", machine_share.describe_other(other, machine_cpus, len(gpu_ids)))
         if others:
             log.warning("note: %s", machine_share.describe_share(share, len(gpu_ids)))
         yield replace(share, gpu_ids=None) if share.gpu_ids == gpu_ids else share

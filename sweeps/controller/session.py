@@ -145,16 +145,16 @@ class SweepSession:
             self._resources.__exit__(kind, error, trace)
 
     def _check_backend(self) -> None:
-        """If `trainer.backend` is a reference to the user's own backend, import the backend.
+        """Import the user's own backend, if `trainer.backend` is a reference.
 
-        Raise InputError if it is invalid.
+        Raise InputError if the backend is invalid.
         """
         backend = self.space.trainer.backend
         if ":" in backend:
-            from sweeps.execution.worker.backends import user_problem
+            from sweeps.execution.worker.backends import find_backend_problem
 
             sys.path[:0] = [root for root in map(str, self.roots) if root not in sys.path]
-            if (text := user_problem(backend)) is not None:
+            if (text := find_backend_problem(backend)) is not None:
                 raise locate_problems(self.space, [Problem("trainer.backend", text)])
 
     def _check_shapes(self) -> None:
@@ -196,28 +196,30 @@ class SweepSession:
 
         from .job_settings import stream_settings
 
-        # The scikit-learn modules of the chains that are known before the first trial are imported
+        # The modules of scikit-learn that the chains known before the first trial need are imported
         # early.
-        names = {
+        modules = {
             step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain
         }
+        own_secrets = {name: os.environ[name] for name in self.space.secrets if name in os.environ}
+        # A rank of an elastic trial takes its part from the only shard of a gang of one.
+        workers = {shape.workers if shape.most is None else 1 for shape in self.space.shapes}
+        sampled = [
+            name
+            for name in ("data", "preprocessor")
+            if list(dimensions(self.space.sections.get(name)))
+        ]
         config = data_actor.DataActorConfig(
             roots=self.cluster.roots,
             folder=self.folder,
-            # A rank of an elastic trial takes its part from the only shard of a gang of one.
-            workers=tuple(
-                sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})
-            ),
+            workers=tuple(sorted(workers)),
             cpus=self.cluster.cpus,
             trainer=self.space.trainer_definition,
-            modules=tuple(sorted(name for name in names if name.startswith("sklearn."))),
-            once=not any(
-                list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
-            ),
+            modules=tuple(sorted(name for name in modules if name.startswith("sklearn."))),
+            once=not sampled,
             stream=stream_settings(self.space, self.cluster),
             row_steps=all_row_steps(self.scheduler),
-            secrets=self._secrets
-            | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
+            secrets=self._secrets | own_secrets,
             secret_names=secret_names(self.space, self._secrets),
         )
         return data_actor.start(here, config)
@@ -266,20 +268,22 @@ class SweepSession:
         from sweeps.bundle.requirements import fingerprint
 
         trainer = self.space.trainer
-        loop = self.space.trainer.loop
         before = self.fingerprint
-        names = [loop, *([trainer.load] if trainer.load else []), *trainer.references]
+        names = [trainer.loop]
+        if trainer.load:
+            names.append(trainer.load)
+        names += trainer.references
         scripts = command_files(self.space, self.roots)
         now = fingerprint([references.parse(name)[0] for name in names], self.roots, scripts)
         notes: tuple[str, ...] = ()
         if before is not None and now != before:
             change = f"its fingerprint was {before[:12]} and is now {now[:12]}"
-            notes = (
-                f"the code of `{loop}` has changed since the sweep began ({change}); trials "
-                "before and after the change "
-                "may not be comparable",
+            note = (
+                f"the code of `{trainer.loop}` has changed since the sweep began ({change}); "
+                "trials before and after the change may not be comparable"
             )
-            log.warning(notes[0])
+            log.warning(note)
+            notes = (note,)
         info: DatasetInfo = ray.get(self._data_actor.without_data.remote(now, notes))
         return info
 
@@ -323,11 +327,10 @@ class SweepSession:
         return PreparedStore(self.folder).count_chains()
 
     def final_threads(self, shape: Shape) -> int:
-        """Return the threads of each worker when the winner is trained again.
+        """Return the least number of threads of each worker when the winner is trained again.
 
-        1 for those of the search.
-
-        This training is alone on the machine, so a single worker may use all CPUs.
+        On a machine on which this session started Ray, this training is alone, so a single worker
+        may use all CPUs. Otherwise the result is 1: the workers have the threads of their shape.
         """
         alone = self.cluster.ours and shape.workers == 1
         return int(self.cluster.total.get("CPU", 1)) if alone else 1

@@ -44,23 +44,23 @@ class Interrupt:
         self.asked = False
         self.last = last
         self._keeps_process = keeps_process
-        self._raised = False
-        self._asked_at = 0.0  # time.monotonic()
+        self._raised = False  # True after the handler has raised `KeyboardInterrupt`
+        self._asked_at = 0.0  # time of the first signal, by the monotonic clock
 
-    def again(self) -> dict[signal.Signals, Any]:
-        """Install the handlers again, and return the handlers that were replaced.
+    def install(self) -> dict[signal.Signals, Any]:
+        """Install the handlers, and return the handlers that were replaced.
 
-        Call this method after `ray.init`, which installs Ray's own handlers instead. Outside of the
-        main thread, do nothing, because Python allows signal handlers only in the main thread.
+        Call this method again after `ray.init`, which installs Ray's own handlers instead. Outside
+        of the main thread, do nothing, because Python does not allow signal handlers there.
         """
         if threading.current_thread() is not threading.main_thread():
             return {}
         return {number: signal.signal(number, self._handle) for number in handled_signals()}
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         """Install the handlers while the `with` block runs. Then install the earlier ones again."""
-        before = self.again()
+        before = self.install()
         try:
             yield
         finally:
@@ -74,10 +74,9 @@ class Interrupt:
         less than `REPEAT_SECONDS` after the first signal is ignored too, because the command
         `timeout` sends SIGTERM twice.
         """
-        if self.asked and (
-            number == signal.SIGHUP
-            or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)
-        ):
+        is_recent = time.monotonic() - self._asked_at < REPEAT_SECONDS
+        is_repeated = number == signal.SIGHUP or (number == signal.SIGTERM and is_recent)
+        if self.asked and is_repeated:
             return
         if self.asked and self._keeps_process and number != signal.SIGTERM:
             if not self._raised:

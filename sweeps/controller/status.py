@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from sweeps.core.resources import Shape, number_text
 from sweeps.core.text.durations import format_clock
-from sweeps.core.trial import Trial, without_repetition
+from sweeps.core.trial import Trial, shorten_chain
 
 from .eta import TimeLeft
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
-# The word for each state of trials.
-STATES = {
+# The word for each state of trials in the live view.
+STATE_WORDS = {
     "RUNNING": "running",
     "WAITING": "waiting",
     "PAUSED": "paused",
@@ -147,9 +147,10 @@ class SweepStatus:
         Trials that wait for workers are WAITING, not RUNNING.
         """
         waiting = sum(row.stage.startswith("waiting") for row in self.rows)
-        numbers = {state: self.states[state] for state in STATES}
+        numbers = {state: self.states[state] for state in STATE_WORDS}
         numbers["RUNNING"] -= waiting
         numbers["WAITING"] = waiting
+        # These two states are shown only if trials have them.
         rare = ("WAITING", "PAUSED")
         return {state: n for state, n in numbers.items() if n or state not in rare}
 
@@ -160,7 +161,7 @@ def status_line(s: SweepStatus) -> str:
     if s.paused:
         parts.append("paused")
     parts += [
-        f"{number} {STATES[state]}"
+        f"{number} {STATE_WORDS[state]}"
         for state, number in s.counts.items()
         if state != "COMPLETE" and (number or state in ("RUNNING", "PRUNED"))
     ]
@@ -192,15 +193,12 @@ def short_configuration(trial: Trial) -> Pairs:
 
     The section `scaling` is left out.
     """
-    pairs = (
-        [("preprocessor", without_repetition(trial.chain))]
-        if trial.preprocessor or "preprocessor" in trial.labels
-        else []
-    )
+    pairs = []
+    if trial.preprocessor or "preprocessor" in trial.labels:
+        pairs.append(("preprocessor", shorten_chain(trial.chain)))
     for name, value in trial.labels.items():
-        section, _, rest = name.partition(".")
-        if section not in ("preprocessor", "scaling"):
-            pairs.append((rest if section == "params" and rest else name, value_text(value)))
+        if name.partition(".")[0] not in ("preprocessor", "scaling"):
+            pairs.append((name.removeprefix("params."), value_text(value)))
     return tuple(pairs)
 
 

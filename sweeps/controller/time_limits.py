@@ -22,7 +22,8 @@ class TimeLimits:
         self._policy = policy
         self._began = began
         self._deadline = deadline
-        # The best trial, and whether it could be trained again in time when it became the best.
+        # Id of the best trial, and whether the trial could be trained again in time when it became
+        # the best. This is not computed again, so that the end of the search does not move.
         self._leader: tuple[str, bool] | None = None
 
     def reached(self, now: float) -> str | None:

@@ -97,9 +97,10 @@ class TrialCommands:
         """Let the pool run an interrupted or paused trial again, and return the trial's id."""
         self._forget_interrupted(number)
         self._publish_start(number)
-        return self._run(self._continued(number))
+        return self._run(self._resumed_state(number))
 
     def _run(self, state: TrialState) -> str:
+        """Let the pool run a trial, and return the trial's id."""
         self.progress.on_start(state.number)
         self._folder.trial(state.id).mkdir(parents=True, exist_ok=True)
         self._start_in_pool(state)
@@ -110,7 +111,7 @@ class TrialCommands:
         folder = str(self._folder.trial(state.id))
         self._pool.start.remote(state, folder, self._search.row_steps(state.trial))
 
-    def _continued(self, number: int) -> TrialState:
+    def _resumed_state(self, number: int) -> TrialState:
         """Return the state of a trial that the pool runs again."""
         state = self._store.without_deleted_checkpoints(number)
         # The last driver or pool may have died before the driver heard of the first attempt.
@@ -185,7 +186,7 @@ class TrialCommands:
         caused the restart.
         """
         for number in self.progress.running:
-            self._start_in_pool(self._continued(number))
+            self._start_in_pool(self._resumed_state(number))
 
     def end(self, command: End) -> None:
         """Record the end of a trial, and let the pool forget the trial.
@@ -218,7 +219,7 @@ class TrialCommands:
         if isinstance(event, TrialReported) and event.reports:
             self.progress.on_reports(state)
             for report in event.reports:
-                self.notes = notes_about(state.id, report) | self.notes
+                self.notes = notes_about(state.id, report) | self.notes  # earlier notes stay
         if isinstance(event, TrialEnded):
             event = replace(event, result=state.result)
         if concerns_trackers(event):

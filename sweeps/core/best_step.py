@@ -18,10 +18,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-# The key of a step whose value is unknown or NaN. It is larger than the key of every other step.
-UNKNOWN = (3, 0.0)
-# The key of a step whose value is infinite. It loses to every step with a finite value.
+# `StepOrder.key` of a step whose value is finite begins with 0, or with 1 if the step breaks a
+# constraint. The step with the smallest key is the best one. The two keys below are those of a step
+# whose value is infinite, and of a step whose value is unknown or NaN.
 INFINITE = (2, 0.0)
+UNKNOWN = (3, 0.0)
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,13 @@ class Constraint:
         As Optuna expects, this is at most 0 if the constraint holds, else above 0. For NaN, return
         the largest float.
         """
-        over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
+        excess = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
-            return min(over, 0.0)
-        return sys.float_info.max if math.isnan(over) else max(over, sys.float_info.min)
+            return min(excess, 0.0)
+        if math.isnan(excess):
+            return sys.float_info.max
+        # With the sign `<`, a value that is equal to the bound violates the bound.
+        return max(excess, sys.float_info.min)
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"
@@ -87,7 +91,7 @@ class StepOrder:
             return UNKNOWN
         if math.isinf(value):
             return INFINITE
-        broken = [
-            c for c in self.constraints if c.metric in metrics and not c.holds(metrics[c.metric])
-        ]
-        return int(bool(broken)), value if self.minimize else -value
+        is_infeasible = any(
+            not c.holds(metrics[c.metric]) for c in self.constraints if c.metric in metrics
+        )
+        return int(is_infeasible), value if self.minimize else -value

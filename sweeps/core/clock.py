@@ -31,8 +31,8 @@ def monotonic() -> float:
 
 
 @contextlib.contextmanager
-def replaced(clock: Clock) -> Iterator[None]:
-    """Context manager that lets this process use another clock."""
+def use_clock(clock: Clock) -> Iterator[None]:
+    """Let this process use another clock while the `with` block runs."""
     global _clock
     before = _clock
     _clock = clock

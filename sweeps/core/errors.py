@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Longer error texts are shortened to this many characters.
 ERROR_LENGTH = 20_000
+MOST_LISTED_TRIALS = 8
 
 
 class SweepsError(Exception):
@@ -141,13 +142,14 @@ def make_encodable(text: str) -> str:
 def shorten(text: str, longest: int = ERROR_LENGTH) -> str:
     """Make a text encodable in UTF-8.
 
-    If it has more than `longest` characters, replace its middle by their number and a digest.
+    If the text has more than `longest` characters, replace its middle by a line with the number of
+    characters that were left out, and with a digest of the whole text.
     """
     text = make_encodable(text)
     if len(text) <= longest:
         return text
     first = longest // 4
-    last = longest - first - 100
+    last = longest - first - 100  # The line in the middle has at most 100 characters.
     left_out = f"{len(text) - first - last:,} characters were left out here"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{text[:first]}\n... {left_out} (sha256 {digest}) ...\n{text[-last:]}"
@@ -164,41 +166,45 @@ def first_line(error: BaseException) -> str:
     return masked(lines[-1 if hasattr(error, "as_instanceof_cause") else 0])
 
 
-def first_of(texts: Sequence[str], most: int = 10) -> str:
-    """Return the first texts, separated by commas, and how many others there are.
+def join_first(texts: Sequence[str], most: int = 10) -> str:
+    """Join the first `most` texts with commas, and say how many others there are.
 
-    >>> first_of(["a", "b", "c", "d"], 2)
+    >>> join_first(["a", "b", "c", "d"], 2)
     'a, b and 2 more'
     """
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def differences_text(differences: Mapping[str, Collection[str]], joint: str) -> str:
-    """Return the names for which two sets differ; "" if there are none.
+    """Return a text that names how two sets differ; "" if they are equal.
+
+    Args:
+        differences: The names that are only in one of the sets, by the verb before them.
+        joint: Text between the verbs with their names.
 
     >>> differences_text({"lacks": {"b", "a"}, "also has": {"c"}}, " and ")
     'lacks `a`, `b` and also has `c`'
     """
     texts = [
-        f"{word} {first_of([f'`{name}`' for name in sorted(names)])}"
-        for word, names in differences.items()
+        f"{verb} {join_first([f'`{name}`' for name in sorted(names)])}"
+        for verb, names in differences.items()
         if names
     ]
     return joint.join(texts)
 
 
-def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
+def unknown_trial(place: str, typed: str, known: Collection[str]) -> InputError:
     """Return the error to raise if no trial has the id that the user gave.
 
     Args:
         place: Name of the argument in which the user gave the id.
-        asked: The id that the user gave.
-        known: The ids of all trials of the sweep. The message suggests one of them, or names the
-            first and the last.
+        typed: The id that the user gave.
+        known: The ids of all trials of the sweep. The message suggests or lists some of them. If
+            there are more than `MOST_LISTED_TRIALS`, it names the first and the last.
     """
     hint = "no trial has started"
-    if len(known) > 8:
+    if len(known) > MOST_LISTED_TRIALS:
         hint = f"the trials are {min(known)} to {max(known)}"
     elif known:
-        hint = did_you_mean(asked.zfill(4), known)
-    return InputError(place, f"no trial `{asked}`; {hint}")
+        hint = did_you_mean(typed.zfill(4), known)
+    return InputError(place, f"no trial `{typed}`; {hint}")

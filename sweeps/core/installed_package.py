@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[1]
 NAME = "sweeps-ray"
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs this package with an extra.
 
     An example is `pip install 'sweeps-ray[EXTRA]'`.

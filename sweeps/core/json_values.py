@@ -12,18 +12,21 @@ from pydantic import AfterValidator, Field, InstanceOf, JsonValue, Strict
 
 # Largest allowed nesting depth of lists and objects. The depth is limited because the code that
 # shows or copies values is recursive.
-DEPTH = 60
-_LARGEST = 10**300
+MOST_DEPTH = 60
+# Bound for the absolute value of a number. A sum of some such numbers is finite as a float.
+_NUMBER_BOUND = 10**300
 
 
-def is_deep(value: JsonValue, depth: int = DEPTH) -> bool:
+def is_deep(value: JsonValue, depth: int = MOST_DEPTH) -> bool:
     """Return whether lists and objects of a JSON value are nested deeper than `depth` levels."""
-    inner: Iterable[JsonValue] = ()
+    inner: Iterable[JsonValue]
     if isinstance(value, dict):
         inner = value.values()
     elif isinstance(value, list):
         inner = value
-    return depth == 0 or any(is_deep(v, depth - 1) for v in inner if isinstance(v, (dict, list)))
+    else:
+        return False
+    return depth == 0 or any(is_deep(v, depth - 1) for v in inner)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -32,7 +35,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
     Booleans are not numbers here.
     """
     if type(value) is int:
-        return abs(value) < _LARGEST
+        return abs(value) < _NUMBER_BOUND
     return type(value) is float and math.isfinite(value)
 
 
@@ -81,7 +84,9 @@ Workers = Annotated[int, Field(strict=True, gt=0, lt=10**9)]
 PrintableText = Annotated[str, AfterValidator(_printable)]
 PrintablePath = Annotated[Path, AfterValidator(_printable_path)]
 Number = Annotated[float, Strict()]
-FiniteNumber = Annotated[float, Field(strict=True, gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
+FiniteNumber = Annotated[
+    float, Field(strict=True, gt=-_NUMBER_BOUND, lt=_NUMBER_BOUND, allow_inf_nan=False)
+]
 Numbers = dict[Text, Number]
 Seconds = Annotated[float, Field(strict=True, gt=-(10**12), lt=10**12)]
 # Seconds since the epoch, before the year 9999

@@ -11,12 +11,13 @@ LabelValue = bool | int | float | str
 Classes = tuple[LabelValue, ...]
 # The tasks of a label of several columns: each column has the values 0 and 1 (or false and true),
 # or each column has numbers.
-MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"
-SEVERAL = (MULTILABEL, MULTIOUTPUT)
+MULTILABEL = "multilabel"
+MULTIOUTPUT = "multioutput"
+SEVERAL_COLUMNS = (MULTILABEL, MULTIOUTPUT)
 
 # Name of the column with the number of each row's group, which a trainer with a ranking objective
 # gets; see `data.group`.
-QUERY = "sweeps_query"
+GROUP_COLUMN = "sweeps_query"
 
 
 def label_columns(label: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -26,6 +27,6 @@ def label_columns(label: str | Sequence[str] | None) -> tuple[str, ...]:
     return (label,) if isinstance(label, str) else tuple(label)
 
 
-def shown(label: str | Sequence[str] | None) -> str:
-    """Return a label for a message: `a`, or `a`, `b` for several columns."""
+def label_text(label: str | Sequence[str] | None) -> str:
+    """Return the names of a label's columns for a message, each in backticks."""
     return ", ".join(f"`{name}`" for name in label_columns(label))

@@ -8,6 +8,7 @@ loop reuses an object that an earlier trial on the same worker has built.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -118,7 +119,7 @@ class Current:
     train_share: float = 1.0
     previous_run: Path | None = None
     _folder: Path | None = field(default=None, repr=False)
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    _cached_objects: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
     _next_step: int | None = field(default=None, repr=False)
 
@@ -152,11 +153,9 @@ class Current:
             b: The same for the earlier step; None if there is no earlier step.
         """
         order = StepOrder(self.metric, self.goal == "minimize", self.constraints)
-        later, earlier = (
-            order.key(step if isinstance(step, Mapping) else {self.metric: step})
-            for step in (a, {} if b is None else b)
-        )
-        return self.keep_last or later < earlier
+        later = a if isinstance(a, Mapping) else {self.metric: a}
+        earlier = b if isinstance(b, Mapping) else {self.metric: math.nan if b is None else b}
+        return self.keep_last or order.key(later) < order.key(earlier)
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
         """Return an object that an earlier trial on this worker built from the same prepared data.
@@ -171,9 +170,9 @@ class Current:
             name: Name of the object. Later trials find the object by this name.
             build: Function that takes no arguments and returns a new object.
         """
-        if name not in self._kept:
-            self._kept[name] = build()
-        return self._kept[name]
+        if name not in self._cached_objects:
+            self._cached_objects[name] = build()
+        return self._cached_objects[name]
 
     def report_due(self, step: int, wanted: bool = True) -> bool:
         """Return whether the loop must report a step, and give the next report this step.
@@ -204,15 +203,12 @@ class Current:
             last: True if the loop ends after this step.
         """
         now = time.monotonic()
-        if not (
-            last
-            or step == self.max_t
-            or step in self.milestones
-            or now - self._last_checkpoint >= self.checkpoint_interval
-        ):
-            return False
-        self._last_checkpoint = now
-        return True
+        is_last = last or step == self.max_t
+        has_waited = now - self._last_checkpoint >= self.checkpoint_interval
+        is_due = is_last or step in self.milestones or has_waited
+        if is_due:
+            self._last_checkpoint = now
+        return is_due
 
     def report_final(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the finished model, which belong to no step.
@@ -264,7 +260,9 @@ def current() -> Current:
 
 
 def take_step(latest: int) -> int:
-    """Return the step of the report that the loop makes now; see `Current.report_due`.
+    """Return the step of the report that the loop makes now.
+
+    This is the step that the loop has passed to `Current.report_due`, or else the next step.
 
     Args:
         latest: Step of the loop's latest report; 0 before the first report.

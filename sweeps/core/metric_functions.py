@@ -92,8 +92,11 @@ def r2(y: np.ndarray, p: np.ndarray) -> float:
     return float("nan") if (y == y[0]).all(axis=0).any() else float(r2_score(y, p))
 
 
-def scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
+def call_scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
     """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
+
+    If the scorer raises an error, a second call with constant predictions shows whether the labels
+    or the predictions are the cause.
 
     Raises:
         ValueError: The scorer does not accept the labels, because it does not accept constant
@@ -101,15 +104,15 @@ def scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
     """
     import numpy as np
 
-    from .sklearn_scorers import call
+    from .sklearn_scorers import score
 
     if not np.isfinite(p).all():
         return float("nan")
     try:
-        return call(name, y, p)
+        return score(name, y, p)
     except ValueError as e:
         try:
-            call(name, y, np.full_like(p, 1 / p[0].size))  # equal probabilities of all classes
+            score(name, y, np.full_like(p, 1 / p[0].size))  # equal probabilities of all classes
         except ValueError:
             raise ValueError(
                 f"the metric `{name}` cannot be computed for these labels: {e}"

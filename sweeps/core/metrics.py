@@ -21,21 +21,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from .label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL
+from .label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL_COLUMNS
+from .metric_functions import auc, call_scorer, error_rate, f1, log_loss, mae, mse, r2
 from .plugins import references
 
 if TYPE_CHECKING:
     import numpy as np
-from .metric_functions import auc, error_rate, f1, log_loss, mae, mse, r2, scorer
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)
-# With two classes, the label 0 or 1 is compared with the probability of class 1.
-NUMERIC = (
-    "binary",
-    "regression",
-    MULTIOUTPUT,
-)
+# The tasks of metrics that compare numbers. In a binary task, these are the label, 0 or 1, and the
+# probability of class 1.
+NUMERIC = ("binary", "regression", MULTIOUTPUT)
 
 Input = Literal["classes", "scores", "probabilities"]
 
@@ -129,7 +126,7 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     y_true = np.asarray(y_true)
     y_pred = np.asarray(y_pred)
     if references.is_reference(metric):
-        return _call(metric, y_true, y_pred.astype(np.float64))
+        return _call_user_metric(metric, y_true, y_pred.astype(np.float64))
     known = find(metric, task)
     if known is None:
         return None
@@ -144,10 +141,11 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         y_true = y_true.ravel()
         y_pred = y_pred.ravel()
         task = "binary"
-    if task in SEVERAL:
+    if task in SEVERAL_COLUMNS:
         return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64)))
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
+            # With two columns, `predicted_class` would treat multiclass as binary.
             y_pred = _one_hot(y_pred, y_true, 2 if task == "binary" else 3)
         y_pred = _probabilities(y_pred.astype(np.float64))
         if "regression" not in known.tasks:
@@ -157,7 +155,10 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
 
 
 def _check_predictions(metric: str, task: str | None, y_pred: np.ndarray) -> None:
-    """Raise ValueError if the predictions are only classes. The metric needs more."""
+    """Raise ValueError if the predictions are only classes.
+
+    Call this function for a metric that needs scores or probabilities.
+    """
     if y_pred.dtype.kind not in "iub":
         return
     if task == MULTILABEL:
@@ -194,7 +195,7 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     return cast("Callable[[np.ndarray, np.ndarray], float]", function)
 
 
-def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
+def _call_user_metric(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     """Call the function of a user's metric. Raise ValueError if it does not return a number."""
     value = load_function(metric)(y_true, y_pred)
     try:
@@ -231,7 +232,7 @@ OWN = {
     "mae": Metric(NUMERIC, mae),
     "r2": Metric(NUMERIC, r2),
 }
-# The names of scikit-learn's scorers, by their tasks and by what they need.
+# The names of scikit-learn's scorers: the tasks, `Metric.needs` and the names.
 # `tests/core/test_metrics.py` compares them with scikit-learn's.
 _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
@@ -288,7 +289,7 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     ),
 )
 SCORERS = {
-    name: Metric(tasks, functools.partial(scorer, name), needs)
+    name: Metric(tasks, functools.partial(call_scorer, name), needs)
     for tasks, needs, names in _SCORER_NAMES
     for name in names.split()
 }

@@ -15,13 +15,14 @@ from .json_values import Number, Text, Workers
 EPSILON = 1e-6
 # Resources that Ray counts in bytes.
 BYTES = ("memory", "object_store_memory")
-# Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest
-# number of such additional CPUs. The second limit is the bytes of memory that the machine must have
-# for each CPU, both for its own CPUs and for the additional CPUs.
-MOST_PARKED = 8
-MEMORY_A_PARKED_CPU = 2 * 2**30
-
-
+# Idle workers may hold CPUs in addition to the CPUs of the machine; see `parked_cpus`. This is the
+# largest number of such additional CPUs.
+MOST_PARKED_CPUS = 8
+# The bytes of memory that the machine must have for each CPU, both for its own CPUs and for the
+# additional ones.
+BYTES_PER_CPU = 2 * 2**30
+# The number of trials that fit on a cluster if they need no resources.
+MOST_TRIALS = 1_000_000
 # Key of an elastic number of workers: `num_workers: {elastic: [1, 4]}`.
 ELASTIC = "elastic"
 
@@ -74,8 +75,8 @@ class Shape:
         return replace(self, workers=workers, most=None)
 
     def __str__(self) -> str:
-        each = ", ".join(f"{amount:g} {name}" for name, amount in self.per_worker)
-        return f"{workers_text(self.scaling['num_workers'])} × {each or 'nothing'}"
+        worker = ", ".join(f"{amount:g} {name}" for name, amount in self.per_worker)
+        return f"{workers_text(self.scaling['num_workers'])} × {worker or 'nothing'}"
 
 
 def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
@@ -127,9 +128,8 @@ def jax_connects(shape: Shape) -> bool:
     """
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
-    return (
-        shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
-    )
+    has_whole_gpus = gpus >= 1 and gpus.is_integer()
+    return shape.sizes[-1] == 1 or has_whole_gpus or per_worker.get("TPU", 0.0) > 0
 
 
 # Metrics that every trial has: its costs.
@@ -176,27 +176,39 @@ def subtract(
     return rest
 
 
-def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """Return how many trials of one shape fit on the cluster at once.
+def count_fitting_workers(
+    per_worker: Mapping[str, float], available: Mapping[str, float], most: int
+) -> int:
+    """Return how many workers fit into the available resources, but not more than `most`.
 
-    0 if not even one fits; 1,000,000 if the shape needs no resources.
+    Args:
+        per_worker: Resources of each worker.
+        available: The available resources.
+        most: Largest possible result.
+    """
+    counts = [
+        int((available.get(name, 0.0) + EPSILON) // amount)
+        for name, amount in per_worker.items()
+        if amount > 0
+    ]
+    gpu_share = per_worker.get("GPU", 0.0)
+    # A worker's share must be on one GPU: two GPUs hold two workers with 0.6 each, not three.
+    if 0 < gpu_share < 1:
+        gpus = available.get("GPU", 0.0)
+        on_whole_gpus = int(gpus + EPSILON) * int((1 + EPSILON) // gpu_share)
+        counts.append(on_whole_gpus + int(gpus % 1 // gpu_share))
+    return max(0, min([most, *counts]))
+
+
+def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
+    """Return how many trials of one shape fit on the cluster at once, but at most `MOST_TRIALS`.
 
     Args:
         shape: The shape of all these trials.
         cluster: All resources of the cluster.
     """
-    if not fits_into(shape.total, cluster):
-        return 0
-    counts = [
-        int((cluster[name] + EPSILON) // amount)
-        for name, amount in shape.total.items()
-        if amount > 0
-    ]
-    part = dict(shape.per_worker).get("GPU", 0.0)
-    # A worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three.
-    if 0 < part < 1:
-        counts.append(int(cluster["GPU"] + EPSILON) * int((1 + EPSILON) // part) // shape.workers)
-    return min(counts) if counts else 1_000_000
+    most_workers = MOST_TRIALS * shape.workers
+    return count_fitting_workers(dict(shape.per_worker), cluster, most_workers) // shape.workers
 
 
 def missing_resources(
@@ -211,29 +223,30 @@ def missing_resources(
         cluster: All resources of the cluster.
         nodes: Resources of each node of the cluster.
     """
-    short = [
-        _both(amount, name, cluster.get(name, 0.0))
-        for name, amount in shape.total.items()
-        if not fits_into({name: amount}, cluster)
+    missing = [
+        _missing_text(name, needed, cluster.get(name, 0.0))
+        for name, needed in shape.total.items()
+        if not fits_into({name: needed}, cluster)
     ]
-    if short:
-        return ", ".join(short)
-    room = sum(count_fitting_trials(Shape(1, shape.per_worker), node) for node in nodes)
-    if room >= shape.workers:
+    if missing:
+        return ", ".join(missing)
+    # The cluster has enough, but each worker must fit on one node.
+    fitting = sum(count_fitting_trials(Shape(1, shape.per_worker), node) for node in nodes)
+    if fitting >= shape.workers:
         return None
-    each = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
+    worker = ", ".join(f"{amount:g} {name}" for name, amount in shape.per_worker)
     where = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    return f"{shape.workers} × {each} (there is room for {room} on {where})"
+    return f"{shape.workers} × {worker} (there is room for {fitting} on {where})"
 
 
-def _both(needed: float, name: str, there: float) -> str:
+def _missing_text(name: str, needed: float, existing: float) -> str:
     """Format the needed and the existing amount of a resource.
 
     Examples are `4 GPU (there is 1)` and `20 GB of memory (there are 16 GB)`.
     """
     if name in BYTES:
-        return f"{needed / 1e9:.4g} GB of {name} (there are {there / 1e9:.4g} GB)"
-    return f"{needed:g} {name} (there {'is' if there == 1 else 'are'} {there:g})"
+        return f"{needed / 1e9:.4g} GB of {name} (there are {existing / 1e9:.4g} GB)"
+    return f"{needed:g} {name} (there {'is' if existing == 1 else 'are'} {existing:g})"
 
 
 def auto_concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
@@ -260,7 +273,7 @@ def parked_cpus(cpus: int, memory: float) -> int:
         cpus: Number of CPUs of the machine.
         memory: Memory of the machine in bytes.
     """
-    return max(0, int(min(cpus, MOST_PARKED, memory // MEMORY_A_PARKED_CPU - cpus)))
+    return max(0, int(min(cpus, MOST_PARKED_CPUS, memory // BYTES_PER_CPU - cpus)))
 
 
 def stream_cpus(cpus: float) -> int:
@@ -273,6 +286,6 @@ def stream_cpus(cpus: float) -> int:
     CPUs.
 
     Args:
-        cpus: number of CPUs of the machine or of the cluster.
+        cpus: Number of CPUs of the machine or of the cluster.
     """
     return max(1, int(cpus // 8))

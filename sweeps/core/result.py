@@ -19,15 +19,15 @@ from typing_extensions import TypedDict
 from .json_values import Count, FiniteNumber, PrintablePath, PrintableText, Workers
 from .resources import workers_text
 from .text.durations import format_clock
-from .text.html_tables import facts
+from .text.html_tables import facts_table
 from .text.secrets import masked
 from .text.shell_text import relative_path
-from .trial import Result, flat
+from .trial import Result, flatten_params
 
 # Keys of `trials` that count ended trials.
 ENDED = ("completed", "pruned", "failed")
 # The word for each state of trials in a result.
-WORDS = {
+STATE_WORDS = {
     "COMPLETE": "completed",
     "PRUNED": "pruned",
     "FAIL": "failed",
@@ -75,12 +75,16 @@ class _Best(TypedDict):
 
 
 def _check_front(front: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return the trials of a Pareto front unchanged, if all have values of the same objectives.
+
+    Raises:
+        ValueError: The trials differ in their objectives, or in their keys of `data`.
+    """
     for best in front:
-        if any(
-            not best.get("values") or best[key].keys() != front[0][key].keys()
-            for key in ("values", "data")
-            if key in front[0] | best
-        ):
+        has_same_keys = all(
+            best.get(key, {}).keys() == front[0].get(key, {}).keys() for key in ("values", "data")
+        )
+        if not best.get("values") or not has_same_keys:
             raise ValueError("all trials must have the same objectives and the same keys of `data`")
     return front
 
@@ -102,7 +106,10 @@ class _Freed(TypedDict):
 
 
 def _object(model: type) -> GetPydanticSchema:
-    """Return a mark of a dict whose keys pydantic checks like those of a `TypedDict`."""
+    """Return an annotation for a dict, so that pydantic checks its keys like the `TypedDict`.
+
+    The field itself keeps the type `dict`, which is easier to use.
+    """
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(model))
 
 
@@ -217,16 +224,16 @@ class SweepResult:
                 ("preprocessor", self.best["preprocessor"]),
                 ("workers", workers_text(self.best["scaling"]["num_workers"])),
                 *self.best.get("data", {}).items(),
-                *flat(self.best["params"]),
+                *flatten_params(self.best["params"]),
             ]
         for best in self.front:
             values = ", ".join(f"{name} {value}" for name, value in best["values"].items())
             pairs.append((f"front: trial {best['trial']}", values))
-        places = {"bundle": self.bundle, "checkpoint": self.checkpoint, "folder": self.dir}
-        pairs += [(name, relative_path(place)) for name, place in places.items() if place]
+        paths = {"bundle": self.bundle, "checkpoint": self.checkpoint, "folder": self.dir}
+        pairs += [(name, relative_path(path)) for name, path in paths.items() if path]
         if self.store:
             pairs.append(("store", self.store))
-        return facts([*pairs, *(("note", note) for note in self.notes)])
+        return facts_table([*pairs, *(("note", note) for note in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints. NaN and infinity become None.
@@ -253,4 +260,6 @@ def count_trials(results: Iterable[Result]) -> dict[str, int]:
     them.
     """
     counts = Counter(result.state_name(is_driven=False) for result in results)
-    return {word: counts[state] for state, word in WORDS.items() if counts[state] or word in ENDED}
+    return {
+        word: counts[state] for state, word in STATE_WORDS.items() if counts[state] or word in ENDED
+    }

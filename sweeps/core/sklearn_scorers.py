@@ -5,14 +5,15 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
-# The functions of the scorers whose names contain one of these take `labels`. They need it if a
-# class does not occur in `y_true`.
-_TAKE_LABELS = ("log_loss", "brier", "roc_auc_ov", "top_k")
+# If a class does not occur in `y_true`, the scorers whose names contain one of these texts need the
+# argument `labels`.
+_NAME_PARTS_WITH_LABELS = ("log_loss", "brier", "roc_auc_ov", "top_k")
 # The names of the scorers that take several label columns of 0 and 1 begin with one of these.
-_OF_LABELS = ("f1_", "jaccard_", "precision_", "recall_")
-# The sum of a row's probabilities, minus 1. scikit-learn warns above the first bound. Rounding to
-# 32 bits stays below the second one.
-_EXACT, _ROUNDED = 1e-8, 1e-5
+_MULTILABEL_PREFIXES = ("f1_", "jaccard_", "precision_", "recall_")
+# Bounds for the difference between 1 and the sum of a row's probabilities. scikit-learn warns above
+# the first bound. Rounding to 32 bits stays below the second one.
+_SKLEARN_TOLERANCE = 1e-8
+_ROUNDING_ERROR = 1e-5
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,8 +40,8 @@ class _Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return p
 
 
-def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
-    """Call a scorer of scikit-learn.
+def score(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """Return the value of a scorer of scikit-learn.
 
     Args:
         name: Name of the scorer, such as `balanced_accuracy`.
@@ -56,22 +57,19 @@ def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     """
     scorer = get_scorer(name)
     if y_true.ndim == 2:
-        return float(
-            scorer(
-                _Regressor(),
-                (y_pred > 0.5).astype(np.int64) if name.startswith(_OF_LABELS) else y_pred,
-                y_true,
-            )
-        )
+        if name.startswith(_MULTILABEL_PREFIXES):
+            y_pred = (y_pred > 0.5).astype(np.int64)
+        return float(scorer(_Regressor(), y_pred, y_true))
     if y_pred.ndim == 1:
         return float(scorer(_Regressor(), y_pred, y_true))
     sums = y_pred.sum(axis=1, keepdims=True)
-    if _EXACT < abs(sums - 1).max() < _ROUNDED:
+    if _SKLEARN_TOLERANCE < abs(sums - 1).max() < _ROUNDING_ERROR:
         y_pred = y_pred / sums
     classes = y_pred.shape[1]
     model = _Classifier(classes)
-    if len(np.unique(y_true)) == classes or not any(part in name for part in _TAKE_LABELS):
+    takes_labels = any(part in name for part in _NAME_PARTS_WITH_LABELS)
+    if len(np.unique(y_true)) == classes or not takes_labels:
         return float(scorer(model, y_pred, y_true))
-    # Without routing, a scorer takes no further arguments.
+    # Without metadata routing, a scorer does not accept the argument `labels`.
     with sklearn.config_context(enable_metadata_routing=True):
         return float(scorer(model, y_pred, y_true, labels=list(range(classes))))

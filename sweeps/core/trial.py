@@ -35,35 +35,39 @@ def format_trial_id(number: int) -> str:
     return f"{number:04d}"
 
 
-def trained_on(refit: Mapping[str, Any]) -> str:
-    """Return the rows on which a model was trained again.
+def refit_rows_text(refit: Mapping[str, Any]) -> str:
+    """Return a text about the rows on which a model was trained again.
 
-    An example is `4,177 rows: train, valid and test`. See `Refitted.facts`.
+    An example is `4,177 rows: train, valid and test`.
+
+    Args:
+        refit: The key `refit` of `SweepResult.best`.
     """
     *others, last = refit["on"]
     return f"{refit['rows']:,} rows: {', '.join(others)} and {last}"
 
 
-def without_repetition(chain: str) -> str:
+def shorten_chain(chain: str) -> str:
     """Return `Trial.chain` without the values that only repeat the name of a step.
 
-    The record keeps these values.
+    Such a value is the choice among several steps at one position of the chain. The study records
+    these values, too.
 
-    >>> without_repetition("OneHotEncoder+PCA (0=OneHotEncoder, n_components=8)")
+    >>> shorten_chain("OneHotEncoder+PCA (0=OneHotEncoder, n_components=8)")
     'OneHotEncoder+PCA (n_components=8)'
     """
     label, _, inside = chain.partition(" (")
-    names = {"none", *label.split("+")}
+    steps = {"none", *label.split("+")}
 
-    def repeats(pair: str) -> bool:
+    def repeats_steps(pair: str) -> bool:
         position, _, value = pair.partition("=")
-        return position.isdecimal() and names.issuperset(value.split("+"))
+        return position.isdecimal() and steps.issuperset(value.split("+"))
 
-    values = inside.removesuffix(")").split(", ")
-    shown = [pair for pair in values if not repeats(pair)]
-    if len(shown) == len(values):
+    pairs = inside.removesuffix(")").split(", ")
+    informative = [pair for pair in pairs if not repeats_steps(pair)]
+    if len(informative) == len(pairs):
         return chain
-    return f"{label} ({', '.join(shown)})" if shown else label
+    return f"{label} ({', '.join(informative)})" if informative else label
 
 
 def complete_trial_id(typed: str) -> str:
@@ -231,9 +235,9 @@ class Trial:
 
     @property
     def chain(self) -> str:
-        """Short text for the preprocessor.
+        """Short text for the preprocessor, such as `scale+pca (n_components=8)`.
 
-        It is a label or the steps, and then the sampled values: `scale+pca (n_components=8)`.
+        It is the label that the space file gives, or else the steps, and then the sampled values.
         """
         if self.chain_text:
             return self.chain_text
@@ -242,12 +246,14 @@ class Trial:
             or "+".join(step.name for step in self.preprocessor)
             or "none"
         )
-        inside = {
+        sampled = {
             name.rsplit(".", 1)[-1]: value
             for name, value in self.labels.items()
             if name.startswith("preprocessor.")
         }
-        return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
+        if not sampled:
+            return str(label)
+        return f"{label} ({', '.join(f'{name}={value}' for name, value in sampled.items())})"
 
 
 @dataclass(frozen=True)
@@ -312,17 +318,18 @@ class Result:
         return "INTERRUPTED" if self.state is State.RUNNING and not is_driven else self.state.name
 
 
-def flat(params: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested parameters to dotted names.
+def flatten_params(params: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the values of nested parameters with their dotted names.
 
-    A name that another one has already, such as `c.d` and `c: {d: ...}`, gets `#2`.
+    If two values have the same dotted name, as in `{"c.d": 1, "c": {"d": 2}}`, the later one gets
+    `#2` at the end of its name.
     """
-    out: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in params.items():
-        inner = flat(value, ".") if isinstance(value, dict) and value else [("", value)]
-        for rest, part in inner:
-            full = f"{prefix}{name}{rest}"
-            while full in out:
-                full += "#2"
-            out[full] = part
-    return list(out.items())
+        inner = flatten_params(value, ".") if isinstance(value, dict) and value else [("", value)]
+        for suffix, inner_value in inner:
+            full_name = f"{prefix}{name}{suffix}"
+            while full_name in flattened:
+                full_name += "#2"
+            flattened[full_name] = inner_value
+    return list(flattened.items())

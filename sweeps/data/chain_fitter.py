@@ -10,7 +10,7 @@ import pyarrow as pa
 import ray
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import QUERY, label_columns
+from sweeps.core.label_columns import GROUP_COLUMN, label_columns
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 from .columns.columns import check_readable
@@ -123,9 +123,9 @@ class ChainFitter:
                     "column of weights; rename the column, or drop it",
                 )
             prepared[WEIGHT_COLUMN] = weights
-        if QUERY in splits.train.column_names:
-            prepared[QUERY] = splits.train.column(QUERY).to_numpy()
-            valid[QUERY] = splits.valid.column(QUERY).to_numpy()
+        if GROUP_COLUMN in splits.train.column_names:
+            prepared[GROUP_COLUMN] = splits.train.column(GROUP_COLUMN).to_numpy()
+            valid[GROUP_COLUMN] = splits.valid.column(GROUP_COLUMN).to_numpy()
         if self.row_steps:
             codes = None
             if isinstance(label, str) and splits.classes:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import MULTILABEL, QUERY, Classes
+from sweeps.core.label_columns import GROUP_COLUMN, MULTILABEL, Classes
 
 from .checks.label_checks import drop_unlabeled, infer_tasks, order_classes
 from .checks.named_columns import check_columns, split_columns, split_rules
@@ -84,7 +84,7 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         parts["valid"] = parts["train"].take(pa.array(first_valid))
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
-    other_columns = {*spec.labels, *spec.weight_columns, QUERY}
+    other_columns = {*spec.labels, *spec.weight_columns, GROUP_COLUMN}
     dropped = split_columns(spec).union(spec.drop) - other_columns
     parts = {key: part.drop_columns(sorted(dropped)) for key, part in parts.items()}
     train = parts["train"]
@@ -122,7 +122,7 @@ def _label_notes(spec: DataSpec, rows: ReadRows) -> Iterator[str]:
 def _encode(spec: DataSpec, rows: ReadRows) -> ReadRows:
     """Encode the label, check the weights, drop copies of rows, and number the queries.
 
-    A query is a group of rows that a trainer ranks; see `QUERY`.
+    A query is a group of rows that a trainer ranks; see `GROUP_COLUMN`.
     """
     parts = rows.parts
     for name in spec.labels:
@@ -249,11 +249,11 @@ def _read_parts(spec: DataSpec, read: Callable[[Source], pa.Table]) -> Parts:
 
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
-    """Return the rows ordered by group, with the number of the group in the column `QUERY`."""
+    """Return the rows ordered by group, with the number of the group in `GROUP_COLUMN`."""
     from .splits import split
 
     groups = split.group_codes(split_values(spec, table, str(spec.group)))
-    return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
+    return table.append_column(GROUP_COLUMN, pa.array(groups)).sort_by(GROUP_COLUMN)
 
 
 def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:

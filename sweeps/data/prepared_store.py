@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem, UnreadableFile, first_line
 from sweeps.core.files import trust as trusting
-from sweeps.core.files.atomic_files import staged
+from sweeps.core.files.atomic_files import write_atomically
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.label_columns import Classes, Label
 
@@ -158,7 +158,7 @@ class PreparedStore:
     @contextlib.contextmanager
     def _staged(self, name: str) -> Iterator[Path]:
         self.folder.mkdir(exist_ok=True)
-        with staged(self.folder / name) as part:
+        with write_atomically(self.folder / name) as part:
             yield part
 
     def load_info(self, data: TunedData | None = None) -> DatasetInfo:

@@ -31,7 +31,7 @@ class Job:
             main objective.
         goal: "minimize" or "maximize", for `metric`.
         constraints: The constraints on metrics that loops report.
-        goals: Maps each objective that loops report to "minimize" or "maximize".
+        goals: "minimize" or "maximize" for each objective that loops report, by the metric's name.
         asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs
             are left out, because sweeps measures them itself.
         max_t: Step at which every trial ends; None for no limit.
@@ -134,12 +134,10 @@ class Silence:
     stack: str = ""
 
     def __str__(self) -> str:
-        stack = (
-            f"; the stack of its training loop:\n{self.stack}"
-            if self.stack
-            else " and does not answer"
-        )
-        return f"rank {self.rank} has not reported for {self.seconds:.0f} s{stack}"
+        detail = " and does not answer"
+        if self.stack:
+            detail = f"; the stack of its training loop:\n{self.stack}"
+        return f"rank {self.rank} has not reported for {self.seconds:.0f} s{detail}"
 
 
 @dataclass(frozen=True)
@@ -256,8 +254,8 @@ class Assignment:
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
-        asks: True if the gang may change its size in this attempt. If so, each rank asks the pool
-            at each report whether to continue.
+        may_change_size: True if the gang may change its size in this attempt. Each rank then asks
+            the pool at each report whether to continue.
         row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more
             train rows. Otherwise ().
         job: The settings of the trial, which differ from those of earlier trials if the trial is
@@ -274,7 +272,7 @@ class Assignment:
     data: Data | None
     checkpoint: Checkpoint | None
     seconds: float = 0.0
-    asks: bool = False
+    may_change_size: bool = False
     row_steps: tuple[int, ...] = ()
     job: Job | None = None
 

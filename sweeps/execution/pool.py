@@ -99,6 +99,7 @@ class _Pool(RankCalls):
         self.spawn(self.workers.watch())
 
     def _kills_for_memory(self) -> int:
+        """Return how many processes the kernel and the guard have killed for lack of memory."""
         return exit_causes.kills_for_memory() + self.guard.kills
 
     async def warm(self, shapes: Sequence[Shape]) -> None:
@@ -192,7 +193,7 @@ class _Pool(RankCalls):
         """
         keeps_last = self.job.keep_last or bool(self.job.folds) or bool(row_steps)
         # A trial that was paused may continue while its ranks still stop.
-        before = self.trials.get(state.id)
+        paused = self.trials.get(state.id)
         running = RunningTrial(
             state, folder, row_steps, keep_latest=self.job.keep_latest, keeps_last=keeps_last
         )
@@ -200,12 +201,13 @@ class _Pool(RankCalls):
         if self.stopping is not None:
             running.finish(Ended(0, self.stopping))
         else:
-            running.task = self.spawn(self._drive(running, None if before is None else before.task))
+            earlier_task = None if paused is None else paused.task
+            running.task = self.spawn(self._drive(running, earlier_task))
 
-    async def _drive(self, running: RunningTrial, before: asyncio.Task[None] | None) -> None:
+    async def _drive(self, running: RunningTrial, earlier_task: asyncio.Task[None] | None) -> None:
         """Run a trial, after the earlier task of this trial has ended."""
-        if before is not None:
-            await asyncio.wait([before])
+        if earlier_task is not None:
+            await asyncio.wait([earlier_task])
         await self.driver.drive(running)
         if running.stopped and self.trials.get(running.trial.id) is running:
             del self.trials[running.trial.id]
@@ -224,13 +226,9 @@ class _Pool(RankCalls):
             continues: True if the trial continues.
         """
         running = self.trials.get(trial_id)
-        if running is not None and running.awaits(step):
-            running.yields = (
-                continues
-                and self.job.takes_turns
-                and step in self.job.milestones
-                and bool(self.workers.waiting())
-            )
+        if running is not None and running.accept_decision(step):
+            may_yield = self.job.takes_turns and step in self.job.milestones
+            running.yields = continues and may_yield and bool(self.workers.waiting())
             running.decisions[step].set_result(continues and not running.yields)
 
     async def renew(self, step: int, recorded: TrialState) -> None:
@@ -245,7 +243,7 @@ class _Pool(RankCalls):
                 from.
         """
         running = self.trials.get(recorded.id)
-        if running is not None and running.awaits(step):
+        if running is not None and running.accept_decision(step):
             running.yields = True
             running.renew(recorded)
             running.decisions[step].set_result(False)
@@ -301,14 +299,14 @@ class _Pool(RankCalls):
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""
         nodes = self.workers.nodes
-        busy, idle = self.workers.held()
+        busy, idle = self.workers.held_resources()
         usage = Usage(nodes.total, busy, idle, fits=self.data_requests.fits, nodes=nodes.names)
         for name, running in self.trials.items():
             if running.ended is not None:
                 continue
             missing = None
             if running.stage is Stage.WAITING:
-                missing = self.workers.what_is_missing(running.trial.shape)
+                missing = self.workers.missing_nodes_text(running.trial.shape)
             usage.trials[name] = TrialUsage(
                 running.stage,
                 running.rung,
@@ -356,19 +354,20 @@ class _Pool(RankCalls):
         Raises:
             KeyError: The driver did not start the trial within this time.
         """
-        give_up = clock.monotonic() + START_WITHIN
-        while trial_id not in self.trials and clock.monotonic() < give_up:
+        deadline = clock.monotonic() + START_WITHIN
+        while trial_id not in self.trials and clock.monotonic() < deadline:
             await asyncio.sleep(0.01)
         running = self.trials[trial_id]
         running.parts.mark_recorded()
         self.services.delete_unneeded(running)
         answer_at = clock.monotonic() + PROGRESS_EVERY
         while not running.is_urgent:
-            left = answer_at - clock.monotonic()
-            if running.has_unsent and left <= 0:
-                break
+            timeout = None
+            if running.has_unsent:
+                timeout = answer_at - clock.monotonic()
+                if timeout <= 0:
+                    break
             running.changed.clear()
-            timeout = max(left, 0.05) if running.has_unsent else None
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(running.changed.wait(), timeout)
         return {"update": running.next_update()}
@@ -379,9 +378,9 @@ class _Pool(RankCalls):
         """Wait for the next call that a worker must carry out; see `WorkerProcesses.listen`."""
         return await self.workers.processes.listen(worker)
 
-    async def answered(self, worker: str, number: int, error: str | None) -> None:
-        """Record that a worker has carried out a call; see `WorkerProcesses.answered`."""
-        self.workers.processes.answered(worker, number, error)
+    async def record_answer(self, worker: str, number: int, error: str | None) -> None:
+        """Record that a worker has carried out a call; see `WorkerProcesses.record_answer`."""
+        self.workers.processes.record_answer(worker, number, error)
 
 
 _remote: Any = ray.remote  # Ray's types lack `max_concurrency`.

@@ -36,7 +36,7 @@ class RankCalls:
             return None
         return running
 
-    async def imported(self, attempt: AttemptId) -> None:
+    async def restart_clock(self, attempt: AttemptId) -> None:
         """Restart the clock of an attempt after a new worker has imported the user's module.
 
         The duration of the attempt then does not include the import.
@@ -45,7 +45,7 @@ class RankCalls:
         if running is not None and running.began is not None:
             running.began = clock.monotonic()
 
-    async def resumed(self, attempt: AttemptId, rank: int, asked: bool) -> bool:
+    async def resumed(self, attempt: AttemptId, rank: int, read_checkpoint: bool) -> bool:
         """Tell a rank whether the loop continues from its checkpoint.
 
         Rank 0 decides this for all ranks, so the others wait for rank 0.
@@ -53,16 +53,16 @@ class RankCalls:
         Args:
             attempt: The attempt.
             rank: Rank that calls this method.
-            asked: True if the loop on this rank has read its checkpoint.
+            read_checkpoint: True if the loop on this rank has read its checkpoint.
 
         Returns:
-            The value of `asked` on rank 0.
+            The value of `read_checkpoint` on rank 0.
         """
         running = self._trial_in(attempt)
         if running is None:
-            return asked
+            return read_checkpoint
         if rank == 0 and not running.resumed.done():
-            running.resumed.set_result(asked)
+            running.resumed.set_result(read_checkpoint)
         return await asyncio.shield(running.resumed)
 
     async def exchange(self, attempt: AttemptId, rank: int, number: int, value: Any) -> list[Any]:
@@ -91,7 +91,7 @@ class RankCalls:
         if running is not None and running.record(attempt.number, update):
             self.services.follow_up(running)
 
-    async def silent(self, attempt: AttemptId, silence: Silence) -> None:
+    async def record_silence(self, attempt: AttemptId, silence: Silence) -> None:
         """Record and log the notice of a rank that has not reported for a long time.
 
         Notices of earlier attempts are ignored.
@@ -119,20 +119,20 @@ class RankCalls:
         if running is None or not running.record(attempt.number, update):
             return False
         self.services.follow_up(running)
-        if update.step in self.job.rungs and not await self._decision(running, update):
+        if update.step in self.job.rungs and not await self._await_decision(running, update):
             return False
         if self._trial_in(attempt) is None:
             return False
         return await self.services.elastic.may_continue(running, update.step)
 
-    async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
+    async def _await_decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""
         decision = running.decisions[update.step]
         running.update_rungs(together=bool(self.job.milestones))
-        since = clock.monotonic()
+        waits_since = clock.monotonic()
         began = running.began
         continues = await asyncio.shield(decision)
-        # An attempt does not include the time of the decision.
+        # An attempt does not include the time of the decision, unless a new attempt has begun.
         if update.rank == 0 and began is not None and running.began == began:
-            running.began += clock.monotonic() - since
+            running.began += clock.monotonic() - waits_since
         return continues

@@ -18,14 +18,14 @@ from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.bundle.trial_facts import describe_recorded
 from sweeps.core.errors import InputError
-from sweeps.core.files.atomic_files import part_of
+from sweeps.core.files.atomic_files import partial_path
 from sweeps.core.files.disk import disk_error
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.stores import store_of
 from sweeps.core.files.sweep_folder import SweepFolder, refuse_other_entries
 from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
-from sweeps.core.trial import format_trial_id, trained_on
+from sweeps.core.trial import format_trial_id, refit_rows_text
 from sweeps.data.sources import ingest
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space, saved_space
@@ -321,7 +321,7 @@ class _Export:
 
         Errors of the disk become an `InputError`.
         """
-        work = part_of(target)
+        work = partial_path(target)
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as e:
@@ -351,7 +351,7 @@ def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
     refit = best.get("refit")
     if refit is None:
         return ()
-    note = f"trained on {trained_on(refit)}"
+    note = f"trained on {refit_rows_text(refit)}"
     score = best["test"]
     if score is None:
         return (note,)

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.controller.status import STATES, Pairs, SweepStatus, TrialRow, shape_text
+from sweeps.controller.status import STATE_WORDS, Pairs, SweepStatus, TrialRow, shape_text
 from sweeps.core.text.durations import format_clock
 from sweeps.core.text.shell_text import printable
 
@@ -52,7 +52,7 @@ def _facts(s: SweepStatus) -> Iterator[tuple[str, RenderableType]]:
 
 def _trials(s: SweepStatus) -> Table:
     counts = [
-        (f"{number} {STATES[state]}  ", STYLES.get(state, "") if number else "dim")
+        (f"{number} {STATE_WORDS[state]}  ", STYLES.get(state, "") if number else "dim")
         for state, number in s.counts.items()
     ]
     shown = Table.grid(padding=GAP)

@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import JsonValue
 
 from sweeps.core.files import folder_lock
-from sweeps.core.text.html_tables import facts
+from sweeps.core.text.html_tables import facts_table
 from sweeps.core.text.shell_text import DEFAULT_ROOT
 from sweeps.space.python.saved_space import bundle_of, recorded_space
 from sweeps.stored import stored_sweeps, sweep_lookup, sweep_plots
@@ -60,7 +60,7 @@ class Best:
 
     def _repr_html_(self) -> str:
         """Return the trial as a table for a notebook."""
-        return facts([("trial", self.id), ("value", self.value), *self.dimensions.items()])
+        return facts_table([("trial", self.id), ("value", self.value), *self.dimensions.items()])
 
 
 class Sweep:
@@ -94,7 +94,7 @@ class Sweep:
         if summary.best is not None:
             pairs.append(("best", f"{summary.best[1]:.6g} (trial {summary.best[0]})"))
         pairs += [("problem", problem) for problem in summary.problems]
-        return facts(pairs) + str(self.trials.to_html(max_rows=SHOWN_TRIALS, index=False))
+        return facts_table(pairs) + str(self.trials.to_html(max_rows=SHOWN_TRIALS, index=False))
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.controller.commands import CommandQueue
-from sweeps.controller.deadline import EXIT
+from sweeps.controller.deadline import EXIT_SECONDS
 from sweeps.controller.session import SweepSession
 from sweeps.controller.signals import Interrupt
 from sweeps.controller.status import SweepStatus
@@ -131,7 +131,7 @@ class SweepRun:
         if (earlier := read_result(self.folder)) is not None:
             limit = spent_limit(search, earlier)
             if limit or not has_work_left(earlier, search.to_run, changed):
-                with self._interrupt.listening():
+                with self._interrupt.installed():
                     return earlier_result(search, earlier, limit, self.tracking_uri)
         refuse_unsigned_checkpoints(search, self.trust)
         if ended:
@@ -163,7 +163,7 @@ class SweepRun:
             "everything that the study has recorded is safe; to continue the sweep: "
             f"{resume_command(self.folder)}"
         )
-        with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
+        with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.installed():
             try:
                 with mirror_to_store(self.folder) as self._mirror:
                     mlflow = None
@@ -198,7 +198,7 @@ class SweepRun:
             self._publish_stage(stage, () if self._search_loop else self._learned_from)
             began = clock.monotonic()
             with self._export_soon, self._session() as session:
-                self._interrupt.again()
+                self._interrupt.install()
                 start = clock.monotonic() - began
                 concluded = self._search(session, trackers, start)
                 trackers.publish(ArtifactSaved(clock.time(), RESULT, concluded.result.as_text()))
@@ -221,7 +221,7 @@ class SweepRun:
                 timeout = min(timeout, STOP_WITHIN)
             until = math.inf
             if self.ends is not None:  # A resume sends the data that MLflow misses.
-                until = max(self.ends - EXIT, clock.monotonic() + CLOSE_SOON)
+                until = max(self.ends - EXIT_SECONDS, clock.monotonic() + CLOSE_SOON)
             notes = trackers.close(timeout, self._publish_end_stage, until)
         result = replace(concluded.result, notes=(*concluded.result.notes, *notes))
         result = mlflow_summary.save_result(result, concluded.ended, trackers)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweeps.core.errors import InputError
-from sweeps.core.files.atomic_files import staged, write_text
+from sweeps.core.files.atomic_files import write_atomically, write_text
 from sweeps.core.plugins.references import absent_modules_allowed
 from sweeps.space import Space, load
 
@@ -38,7 +38,7 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
     refuse_existing([file, *modules], force)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with staged(file) as draft:
+        with write_atomically(file) as draft:
             write_text(draft, text)
             _check(draft, modules)
             for path, code in modules.items():

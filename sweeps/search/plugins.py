@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.installed_package import install
+from sweeps.core.installed_package import install_command
 from sweeps.core.plugins import plugin_registry, references
 from sweeps.space import Space
 from sweeps.space.python.saved_space import roots_of
@@ -84,7 +84,7 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
             raise InputError(
                 "search.algorithm",
                 f"{search.algorithm} needs the package `{package}`, which is not installed: "
-                f"{install(package)}",
+                f"{install_command(package)}",
             )
         return algorithm(**(search.options or {})).build(context)
     from .samplers.foreign import build_foreign

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sweeps.bundle.bundle_model import Bundle
 from sweeps.bundle.manifest import members_text
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.label_columns import shown
+from sweeps.core.label_columns import label_text
 from sweeps.data.columns.column_values import InvalidColumnValue
 
 from . import request_checks
@@ -142,7 +142,7 @@ def make_app(
             " are unknown; use `sweeps predict` or `sweeps.load_bundle`"
         )
         raise InputError(str(bundle.path), reason)
-    predicts = shown(manifest.label) or "a model's output"
+    predicts = label_text(manifest.label) or "a model's output"
     app = FastAPIOffline(
         redoc_url=None,
         title=str(manifest.training.get("sweep") or "sweeps"),

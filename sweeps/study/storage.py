@@ -17,9 +17,9 @@ from sweeps.core.files.disk import disk_error
 from sweeps.core.files.json_files import read_json_object
 from sweeps.core.files.origin import refuse_other_format
 from sweeps.core.files.regular_files import refuse_other_kind
-from sweeps.core.files.result_file import contradiction, read_result
+from sweeps.core.files.result_file import find_contradiction, read_result
 from sweeps.core.files.sweep_folder import RESULT, SweepFolder
-from sweeps.core.installed_package import install
+from sweeps.core.installed_package import install_command
 from sweeps.core.json_values import is_text
 from sweeps.core.text.command_hints import repair_command
 from sweeps.core.text.secrets import masked, remember_uri, secrets_in, without_password
@@ -69,7 +69,8 @@ def check(url: str) -> None:
         )
     if importlib.util.find_spec("psycopg2") is None:
         raise InputError(
-            "--storage", f"PostgreSQL needs a driver that is not installed: {install('postgresql')}"
+            "--storage",
+            f"PostgreSQL needs a driver that is not installed: {install_command('postgresql')}",
         )
 
 
@@ -213,7 +214,7 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     for t in trials():
         if has_ended(t):
             (given if is_given(t) else ended).add(format_trial_id(t.number))
-    problem = contradiction(ended, given, result)
+    problem = find_contradiction(ended, given, result)
     if problem is None:
         return
     place = place_of(folder)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import workers_text
-from sweeps.core.trial import flat, without_repetition
+from sweeps.core.trial import flatten_params, shorten_chain
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -22,10 +22,10 @@ def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, JsonValue]]:
         params: Prefix of the parameters' names.
     """
     return [
-        *flat(trial.data, "data."),
+        *flatten_params(trial.data, "data."),
         ("preprocessor", trial.chain),
-        *flat(trial.shape.scaling, "scaling."),
-        *flat(trial.params, params),
+        *flatten_params(trial.shape.scaling, "scaling."),
+        *flatten_params(trial.params, params),
     ]
 
 
@@ -36,10 +36,10 @@ def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
         trial: JSON object of the trial, as in `SweepResult.best`.
     """
     return [
-        *flat(trial.get("data", {}), "data."),
-        ("preprocessor", without_repetition(trial["preprocessor"])),
+        *flatten_params(trial.get("data", {}), "data."),
+        ("preprocessor", shorten_chain(trial["preprocessor"])),
         ("scaling", scaling_text(trial["scaling"])),
-        *flat({name: _without_lists(value) for name, value in trial["params"].items()}),
+        *flatten_params({name: _without_lists(value) for name, value in trial["params"].items()}),
     ]
 
 

@@ -13,7 +13,7 @@ from sweeps.core.metrics import base_name
 from sweeps.core.result import SweepResult
 from sweeps.core.text.markdown_text import cell, code, code_block, table
 from sweeps.core.text.texts import count_noun, count_states, value_text
-from sweeps.core.trial import State, trained_on
+from sweeps.core.trial import State, refit_rows_text
 from sweeps.space import Space
 from sweeps.space.model.domains import short_names
 from sweeps.study.record_reader import STOPPED, Record
@@ -89,7 +89,7 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
     if values:
         sentence += f" with {', '.join(values)}"
     refit = best.get("refit")
-    trained = f" The exported model was trained on {trained_on(refit)}." if refit else ""
+    trained = f" The exported model was trained on {refit_rows_text(refit)}." if refit else ""
     return f"# {cell(result.sweep)}\n\n{sentence}.{trained}"
 
 

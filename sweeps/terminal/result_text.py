@@ -11,7 +11,7 @@ from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.durations import format_clock
 from sweeps.core.text.shell_text import DEFAULT_ROOT, relative_path, shell_command, shell_quoted
 from sweeps.core.text.texts import count_noun, count_states
-from sweeps.core.trial import trained_on
+from sweeps.core.trial import refit_rows_text
 from sweeps.sweep_report.configuration import short_rows
 
 from .terminal_text import UNBOUNDED, configuration, format_bytes, format_table
@@ -74,7 +74,7 @@ def model_text(best: Mapping[str, Any] | None) -> str:
     best = best or {}
     facts = []
     if best.get("refit"):
-        facts.append(f"trained on {trained_on(best['refit'])}")
+        facts.append(f"trained on {refit_rows_text(best['refit'])}")
     if best.get("bytes"):
         facts.append(format_bytes(best["bytes"]))
     if best.get("rows_per_second"):

@@ -209,7 +209,7 @@ def small_table(
             "max_t": None,
             "threads": 1,
             "check": valid.drop(columns="y").iloc[:32],
-            "_kept": cache,
+            "_cached_objects": cache,
             "sweep_max_t": changed.get("max_t"),
         }
         return Current(**defaults | changed)

@@ -170,7 +170,7 @@ class TrainerTests:
             weights = np.arange(len(train)) % float(period)
             weighted = {**shards, "train": FakeShard(train.assign(sample_weight=weights))}
             # An empty cache, because the rows of the first run would be used again.
-            context = current(weight="sample_weight", _kept={})
+            context = current(weight="sample_weight", _cached_objects={})
             metrics.append(run_loop(loop, dict(self.params), context, weighted, folder).metrics)
         assert metrics[0] != metrics[1], (
             "the loop does not use the column `Current.weight` of train"

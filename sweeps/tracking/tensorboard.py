@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.core.errors import shorten
 from sweeps.core.files.safe_names import safe_name
 from sweeps.core.files.sweep_folder import SweepFolder
-from sweeps.core.installed_package import install
+from sweeps.core.installed_package import install_command
 from sweeps.core.trial import Report, State, Trial, format_trial_id
 from sweeps.study.events import (
     Event,
@@ -47,7 +47,8 @@ class TensorBoardTracker:
             import tensorboard  # noqa: F401
         except ModuleNotFoundError as e:
             raise ModuleNotFoundError(
-                f"the package `tensorboard` is not installed; {install('tensorboard')}", name=e.name
+                f"the package `tensorboard` is not installed; {install_command('tensorboard')}",
+                name=e.name,
             ) from None
         self._folder: Path | None = None
         self._objectives: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweeps.space.sections.built_in_trainers import trainer_names
 from tests.bad_input import Case, line, names_of, params, short, top, whole, without
 
-SEVERAL = """\
+SEVERAL_COLUMNS = """\
 trainer: xgbost
 data: {train: rows.csv, valid: 2, label: y}
 objective: {metric: m, goal: min}
@@ -152,8 +152,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         whole(
             "several problems at once",
-            short(SEVERAL),
-            SEVERAL,
+            short(SEVERAL_COLUMNS),
+            SEVERAL_COLUMNS,
             "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: "
             "module:attr}; did you mean `xgboost`?",
             "2:32: data.valid: a fraction must be above 0 and below 1, got 2",

@@ -64,7 +64,7 @@ def trained(module: Any, params: Any, task: Any, steps: Any, folder: Any) -> Any
     prepared = fitted.transform(raw)
     make, _ = small_table(task)
     shards = {"train": FakeShard(prepared.iloc[:160]), "valid": FakeShard(prepared.iloc[160:])}
-    cur = make(check=prepared.drop(columns="y").iloc[160:192], _kept={})
+    cur = make(check=prepared.drop(columns="y").iloc[160:192], _cached_objects={})
     run = run_loop(module.train_func, params, cur, shards, folder)
     checkpoint = run.checkpoints[len(run.metrics)]
     return {

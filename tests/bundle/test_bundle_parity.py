@@ -151,7 +151,11 @@ def bundles(local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
                         "valid": FakeShard(prepared.iloc[88:]),
                     }
                     run = run_loop(
-                        module.train_func, params, make(check=check, _kept={}), shards, here
+                        module.train_func,
+                        params,
+                        make(check=check, _cached_objects={}),
+                        shards,
+                        here,
                     )
                     checkpoint = run.checkpoints[len(run.metrics)]
                     model, expected = (

@@ -43,7 +43,7 @@ POLICIES = st.builds(
 
 def remaining_after(trials: Any, deleted: Any) -> Any:
     return {
-        h.number: {n: b for n, b in h.files.items() if (h.number, n) not in set(deleted)}
+        h.number: {n: b for n, b in h.sizes.items() if (h.number, n) not in set(deleted)}
         for h in trials
     }
 
@@ -56,7 +56,7 @@ def test_unfinished_and_protected_trials_keep_their_checkpoints(sweep: Any, poli
     assert len(deleted) == len(set(deleted))
     for h in trials:
         if not h.finished:
-            assert left[h.number] == h.files
+            assert left[h.number] == h.sizes
         elif h.number in protected and h.best is not None:
             assert h.best in left[h.number]
 
@@ -79,7 +79,7 @@ def test_the_policy_is_kept(sweep: Any, policy: Any) -> None:
             )
             if policy.top is None and policy.max_disk is None:
                 assert others >= {
-                    n for n in h.files if min(others, default="~") < n <= h.latest
+                    n for n in h.sizes if min(others, default="~") < n <= h.latest
                 } - {h.best}
     if policy.top is not None:
         assert {h.number for h in ended if left[h.number]} <= {*ranked[: policy.top], *protected}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sweeps.core.clock import replaced
+from sweeps.core.clock import use_clock
 from tests.search.conftest import make_space
 from tests.simulation.simulated_pool import VirtualClock
 
@@ -15,5 +15,5 @@ __all__ = ["make_space"]
 def clock() -> Iterator[VirtualClock]:
     """A virtual clock in place of the machine's clock."""
     virtual = VirtualClock()
-    with replaced(virtual):
+    with use_clock(virtual):
         yield virtual

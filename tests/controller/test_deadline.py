@@ -14,18 +14,20 @@ from sweeps.controller.deadline import Deadline, row_growth
 
 def test_without_a_final_training_only_the_export_is_reserved() -> None:
     limit = Deadline(end=100.0, start=1.0)
-    assert limit.reserve(50.0, trains=True) == limit.closing == deadline.CLOSING
+    assert limit.reserve(50.0, trains=True) == limit.closing == deadline.CLOSING_SECONDS
 
 
 def test_search_gets_all_time_before_first_trial_has_ended() -> None:
-    slow = Deadline(100.0, start=3 * deadline.START, growth=1.5)
-    assert slow.reserve(None, trains=True) == deadline.CLOSING < slow.closing
-    assert Deadline(100.0, start=1000.0).closing == deadline.CLOSING * deadline.MOST_SLOWNESS
+    slow = Deadline(100.0, start=3 * deadline.START_SECONDS, growth=1.5)
+    assert slow.reserve(None, trains=True) == deadline.CLOSING_SECONDS < slow.closing
+    assert (
+        Deadline(100.0, start=1000.0).closing == deadline.CLOSING_SECONDS * deadline.MOST_SLOWNESS
+    )
 
 
 def test_reserve_for_final_training_depends_on_seconds_and_rows() -> None:
     limit = Deadline(end=100.0, start=1.0, growth=1.5)
-    training = 20 * 1.5 + deadline.READY
+    training = 20 * 1.5 + deadline.READY_SECONDS
     assert limit.reserve(20.0, trains=True) == pytest.approx(limit.closing + training)
     assert limit.reserve(20.0, trains=False) == limit.closing
     longer = Deadline(end=100.0, start=1.0, growth=2.0)
@@ -39,11 +41,11 @@ def test_a_final_training_fits_until_what_is_reserved_is_left() -> None:
 
 
 def test_a_slow_start_shows_a_slow_machine() -> None:
-    slow = Deadline(end=100.0, start=3 * deadline.START, growth=1.0)
-    assert slow.closing == pytest.approx(3 * deadline.CLOSING)
-    fast = Deadline(end=100.0, start=deadline.START, growth=1.0)
+    slow = Deadline(end=100.0, start=3 * deadline.START_SECONDS, growth=1.0)
+    assert slow.closing == pytest.approx(3 * deadline.CLOSING_SECONDS)
+    fast = Deadline(end=100.0, start=deadline.START_SECONDS, growth=1.0)
     extra = slow.reserve(1.0, trains=True) - fast.reserve(1.0, trains=True)
-    assert extra == pytest.approx(2 * (deadline.CLOSING + deadline.READY))
+    assert extra == pytest.approx(2 * (deadline.CLOSING_SECONDS + deadline.READY_SECONDS))
 
 
 @pytest.mark.parametrize("call", [sweeps.run, sweeps.resume])

@@ -76,7 +76,8 @@ def test_resume_only_sends_what_mlflow_missed(
             lambda self, *_, close=MlflowTracker.close: close(self, 0.5),
         )
         patch.setattr(
-            "sweeps.core.files.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
+            "sweeps.core.files.provenance.git_state",
+            lambda folder: {"commit": "c0ffee", "dirty": "no"},
         )
         file = space_of(
             tmp_path, "plain", limits="max_trials: 4, target: 100", data=False
@@ -269,7 +270,7 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(
     clock = SimpleNamespace(
         time=time.time, monotonic=an_hour_later_once_the_study_knows_of_a_report
     )
-    monkeypatch.setattr("sweeps.controller.controller.time", clock)
+    monkeypatch.setattr("sweeps.controller.controller.clock", clock)
     file = space_of(
         tmp_path,
         "held",

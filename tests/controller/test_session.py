@@ -371,10 +371,10 @@ def test_session_reserves_requested_recorded_or_free_resources(
 
 def test_ray_starts_with_the_gpus_of_the_share_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    with local_ray.only_gpus(("2",)):
+    with local_ray.limit_gpus(("2",)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with local_ray.only_gpus(()):
+    with local_ray.limit_gpus(()):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

@@ -289,7 +289,7 @@ def test_a_sweep_without_trials_can_be_shown(tmp_path: Path) -> None:
 def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path: Path) -> None:
     folder = recorded_sweep(tmp_path)
     for rank in (0, 1):
-        with trial_logs.into(
+        with trial_logs.redirect_output(
             trial_logs.log_of(folder / "trials" / "0000", rank), "the title"
         ) as say:
             say(f"from {rank}")

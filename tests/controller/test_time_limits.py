@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.controller.controller import SweepController
-from sweeps.controller.deadline import CLOSING, Deadline
+from sweeps.controller.deadline import CLOSING_SECONDS, Deadline
 from sweeps.core.trial import State
 from tests.controller.controllers import (
     BODY,
@@ -155,7 +155,7 @@ def test_a_trial_that_only_time_has_ended_may_win(
 
 @pytest.mark.parametrize(
     ("minutes", "end", "reason"),
-    [(100.0, 50.0, "limits.timeout"), (20.0, 20.0 - CLOSING, "--minutes")],
+    [(100.0, 50.0, "limits.timeout"), (20.0, 20.0 - CLOSING_SECONDS, "--minutes")],
 )
 def test_the_earlier_of_minutes_and_timeout_ends_the_search(
     space: Any, tmp_path: Path, clock: Any, minutes: float, end: Any, reason: str

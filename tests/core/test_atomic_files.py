@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.core.files.atomic_files import part_of, staged, write_bytes, write_text
+from sweeps.core.files.atomic_files import partial_path, write_atomically, write_bytes, write_text
 
 
 def test_a_file_is_replaced(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
     outside, file = tmp_path / "outside", tmp_path / "a.json"
     outside.write_text("stays")
     file.symlink_to(outside)
-    part_of(file).symlink_to(outside)
+    partial_path(file).symlink_to(outside)
     write_text(file, "new")
     assert outside.read_text() == "stays" and not file.is_symlink() and file.read_text() == "new"
 
@@ -29,7 +29,7 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "old").touch()
-    with pytest.raises(ZeroDivisionError), staged(folder) as part:
+    with pytest.raises(ZeroDivisionError), write_atomically(folder) as part:
         part.mkdir()
         raise ZeroDivisionError
     assert [p.name for p in tmp_path.iterdir()] == ["folder"] and (folder / "old").exists()
@@ -38,8 +38,8 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
 def test_a_staged_folder_replaces_the_old_one(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     for name in ("old", "new"):
-        part_of(folder).mkdir(exist_ok=True)  # left by a process that was killed
-        with staged(folder) as part:
+        partial_path(folder).mkdir(exist_ok=True)  # left by a process that was killed
+        with write_atomically(folder) as part:
             part.mkdir()
             (part / name).touch()
-    assert [p.name for p in folder.iterdir()] == ["new"] and not part_of(folder).exists()
+    assert [p.name for p in folder.iterdir()] == ["new"] and not partial_path(folder).exists()

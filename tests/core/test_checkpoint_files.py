@@ -16,11 +16,11 @@ from sweeps.core.files import stores
 from sweeps.core.files.checkpoint_files import (
     checkpoint_exists,
     checkpoint_names,
+    checkpoint_root_in,
     checkpoint_sizes,
     copy_checkpoint,
     delete_checkpoint,
     local_checkpoint,
-    root_in,
     upload_checkpoint,
 )
 from tests.s3 import storage
@@ -42,9 +42,9 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     folder = tmp_path / "churn" / "trials" / "0003"
     folder.mkdir(parents=True)
     if request.param == "disk":
-        return root_in(None, folder)
+        return checkpoint_root_in(None, folder)
     request.getfixturevalue("server")
-    return root_in(f"s3://bucket/{next(SWEEPS)}", folder)
+    return checkpoint_root_in(f"s3://bucket/{next(SWEEPS)}", folder)
 
 
 @pytest.fixture
@@ -74,8 +74,10 @@ def files_of(checkpoint: str) -> dict[str, bytes]:
 
 
 def test_the_root_is_a_path_or_an_address() -> None:
-    assert root_in(None, "sweeps-runs/churn/trials/0003") == "sweeps-runs/churn/trials/0003"
-    address = root_in("s3://bucket/churn", "sweeps-runs/churn/trials/0003")
+    assert (
+        checkpoint_root_in(None, "sweeps-runs/churn/trials/0003") == "sweeps-runs/churn/trials/0003"
+    )
+    address = checkpoint_root_in("s3://bucket/churn", "sweeps-runs/churn/trials/0003")
     assert address == "s3://bucket/churn/trials/0003"
 
 

@@ -49,7 +49,7 @@ def test_no_hint_and_no_extra_names_the_other_package() -> None:
     assert "sweeps" not in hints and installed_package.NAME in hints
     extras = set(PROJECT["optional-dependencies"])
     assert (
-        installed_package.install("cmaes") == f"pip install '{PROJECT['name']}[cmaes]'"
+        installed_package.install_command("cmaes") == f"pip install '{PROJECT['name']}[cmaes]'"
         and {"cmaes", "postgresql"} <= extras
     )
 

@@ -22,9 +22,9 @@ if not child:
     time.sleep(60)
     os._exit(0)
 print(child, flush=True)
-with interrupt.listening():
+with interrupt.installed():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # as ray.init does
-    interrupt.again()
+    interrupt.install()
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)
 """
@@ -34,9 +34,9 @@ with interrupt.listening():
 def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number: Any) -> None:
     before = [signal.getsignal(s) for s in SIGNALS]
     interrupt = Interrupt()
-    with interrupt.listening():
+    with interrupt.installed():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        interrupt.again()
+        interrupt.install()
         assert not interrupt.asked
         signal.raise_signal(number)
         assert interrupt.asked
@@ -45,7 +45,7 @@ def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number: An
 
 def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one() -> None:
     interrupt = Interrupt("must not end\n")
-    with interrupt.listening():
+    with interrupt.installed():
         for number in (
             signal.SIGTERM,
             signal.SIGTERM,
@@ -60,8 +60,8 @@ def test_r4_sighup_stays_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         interrupt = Interrupt()
-        with interrupt.listening():
-            interrupt.again()
+        with interrupt.installed():
+            interrupt.install()
             signal.raise_signal(signal.SIGHUP)
             assert not interrupt.asked
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -84,7 +84,7 @@ def test_the_second_signal_ends_the_process_and_its_children() -> None:
 
 def test_second_interrupt_in_notebook_raises() -> None:
     interrupt = Interrupt("\nstopped at once\n", keeps_process=True)
-    with interrupt.listening():
+    with interrupt.installed():
         signal.raise_signal(signal.SIGINT)
         assert interrupt.asked
         with pytest.raises(KeyboardInterrupt, match="stopped at once"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.loop_context import Current, set_current, take_step
-from sweeps.core.trial import complete_trial_id, flat, without_repetition
+from sweeps.core.trial import complete_trial_id, flatten_params, shorten_chain
 
 
 def leaves(value: Any) -> Any:
@@ -16,7 +16,11 @@ def leaves(value: Any) -> Any:
 
 
 def test_nested_parameters_have_dotted_names() -> None:
-    assert flat({"c.d": 6, "c": {"d": 7, "e": {}}}) == [("c.d", 6), ("c.d#2", 7), ("c.e", {})]
+    assert flatten_params({"c.d": 6, "c": {"d": 7, "e": {}}}) == [
+        ("c.d", 6),
+        ("c.d#2", 7),
+        ("c.e", {}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def test_nested_parameters_have_dotted_names() -> None:
     ],
 )
 def test_a_value_that_repeats_a_step_is_left_out(chain: str, shown: str) -> None:
-    assert without_repetition(chain) == shown
+    assert shorten_chain(chain) == shown
 
 
 def test_only_numbers_get_leading_zeros() -> None:

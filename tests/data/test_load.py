@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.core.label_columns import QUERY
+from sweeps.core.label_columns import GROUP_COLUMN
 from sweeps.data.load_data import _distribute, load_splits
 from sweeps.data.sources import sources
 from sweeps.data.sources.data_files import Source
@@ -348,8 +348,8 @@ def test_splits_keep_groups_whole(
                 "also a sample has whole groups"
             )
             for table, own in zip((part.train, part.valid), groups, strict=True):
-                numbers = table.column(QUERY).to_numpy()
+                numbers = table.column(GROUP_COLUMN).to_numpy()
                 assert (np.diff(numbers) >= 0).all(), "the rows of a query follow each other"
                 assert len(set(zip(numbers, own, strict=True))) == len(set(own))
         else:
-            assert QUERY not in part.train.column_names
+            assert GROUP_COLUMN not in part.train.column_names

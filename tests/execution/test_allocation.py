@@ -15,8 +15,8 @@ from sweeps.execution.gangs.allocation import (
     KeepWaiting,
     decide,
     growth,
+    queue_after,
     queue_position,
-    served,
 )
 from sweeps.execution.gangs.cluster_state import Cluster, Phase, WorkerState
 from sweeps.execution.gangs.placement import Grant, Place, Request
@@ -109,7 +109,7 @@ def test_a_small_trial_overtakes_a_large_one_once() -> None:
         Request(2, {"CPU": 1.0}),
     )
     assert decide(cluster, [large, small]) == Place(small, (), ("a",))
-    queue = served([large, small, request(3, 1)], small)
+    queue = queue_after([large, small, request(3, 1)], small)
     assert [r.id for r in queue] == [0, 3] and [r.overtaken for r in queue] == [True, False]
     assert decide(cluster, queue) == KeepWaiting()
     assert decide(cluster, [replace(large, is_retry=True), small]) == KeepWaiting(), (
@@ -298,7 +298,7 @@ def test_any_queue_is_served_in_order_within_each_node(
                 continue
             large = [r for r in queue[: queue.index(action.request)] if fits_somewhere(r.need)]
             assert not any(r.overtaken or r.is_retry for r in large[:1]), "overtaken again"
-            queue = served(queue, action.request)
+            queue = queue_after(queue, action.request)
             left.discard(action.request.id)
             if isinstance(action, Grant):
                 grants[action.request.id] = (action.node, dict(action.request.need))

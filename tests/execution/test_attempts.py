@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps.core.trial import LOST, State
 from sweeps.execution.gangs.pool_worker import WorkerLost
 from sweeps.execution.messages import Ended
-from sweeps.execution.trials.retry import MOST_BLAMELESS, Again, after_attempt
+from sweeps.execution.trials.retry import MOST_BLAMELESS, Retry, decide_after_attempt
 from sweeps.study.events import FailureCounts
 
 losses = st.builds(WorkerLost, st.just("died"), st.booleans())
@@ -30,7 +30,7 @@ def test_a_trial_is_tried_again_within_its_limits_only(
 ) -> None:
     counts = FailureCounts()
     for outcome in outcomes:
-        following = after_attempt(outcome, counts, max_failures, retry_on)
+        following = decide_after_attempt(outcome, counts, max_failures, retry_on)
         if isinstance(following, Ended):
             break
         assert isinstance(outcome, WorkerLost) or outcome.retry
@@ -57,15 +57,15 @@ def test_a_trial_is_tried_again_within_its_limits_only(
 
 def test_a_single_failure_without_retries_is_reported_as_it_is() -> None:
     ended = Ended(0, State.FAIL, "Traceback\nOSError: no", retry=True)
-    following = after_attempt(ended, FailureCounts(), 0, ())
+    following = decide_after_attempt(ended, FailureCounts(), 0, ())
     assert isinstance(following, Ended) and following.error == ended.error
 
 
 def test_errors_of_several_attempts_name_the_limit() -> None:
     ended = Ended(0, State.FAIL, "Traceback\nOSError: no", retry=True)
-    following = after_attempt(ended, FailureCounts(failures=2), 2, ())
+    following = decide_after_attempt(ended, FailureCounts(failures=2), 2, ())
     assert isinstance(following, Ended) and following.error == (
         "3 attempts failed with an exception that `limits.retry_on` lists, and "
         "`limits.max_failures` allows only 2; the last exception:\nTraceback\nOSError: no"
     )
-    assert isinstance(after_attempt(ended, FailureCounts(failures=1), 2, ()), Again)
+    assert isinstance(decide_after_attempt(ended, FailureCounts(failures=1), 2, ()), Retry)

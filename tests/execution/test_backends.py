@@ -82,7 +82,7 @@ def test_torch_workers_that_may_share_a_gpu_use_gloo(gpus: float, backend: str |
 
 @pytest.mark.parametrize("name", ["ring:Config", "ring:instance"])
 def test_own_backend_is_subclass_or_instance_of_backend_config(ring: Any, name: str) -> None:
-    assert backends.user_problem(name) is None
+    assert backends.find_backend_problem(name) is None
     assert isinstance(backends.config_of(name), BackendConfig)
 
 
@@ -112,7 +112,7 @@ def test_own_backend_is_subclass_or_instance_of_backend_config(ring: Any, name: 
     ],
 )
 def test_another_object_is_refused_in_one_line(ring: Any, name: str, text: str) -> None:
-    problem = backends.user_problem(name)
+    problem = backends.find_backend_problem(name)
     assert problem is not None and problem.startswith(text) and "\n" not in problem
 
 
@@ -130,14 +130,14 @@ def test_jax_is_configured_for_the_hardware_of_the_workers() -> None:
 
 
 def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    with process_reset.isolated() as reset:
+    with process_reset.isolate_trial() as reset:
         monkeypatch.setitem(
             sys.modules,
             "jax._src.distributed",
             SimpleNamespace(global_state=SimpleNamespace(client=None)),
         )
     assert reset.broken is None
-    with process_reset.isolated() as reset:
+    with process_reset.isolate_trial() as reset:
         monkeypatch.setitem(
             sys.modules,
             "jax._src.distributed",

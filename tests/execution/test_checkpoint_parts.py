@@ -39,7 +39,7 @@ def started(ranks: int = 1, objectives: Objectives = LOSS, keep_latest: int = 1)
 
 
 def dropped(running: RunningTrial) -> list[str]:
-    return running.parts.drop(running.state)
+    return running.parts.drop_unneeded(running.state)
 
 
 @settings(max_examples=300)
@@ -122,7 +122,7 @@ def test_a_rung_is_sent_once() -> None:
     running.update_rungs(together=False)
     assert running.next_update().rung == 1 and not running.is_urgent
     assert running.next_update().rung is None
-    assert running.awaits(1) and not running.awaits(1)
+    assert running.accept_decision(1) and not running.accept_decision(1)
     assert running.next_update().rung is None
 
 
@@ -145,10 +145,10 @@ def test_retry_keeps_newest_checkpoints_and_deletes_partial_ones() -> None:
     there = [saved(step).name for step in (1, 2, 3, 4)]
     assert running.begin_attempt(rank_places(2)) == 2
     assert running.state.checkpoint == saved(3)
-    assert running.parts.to_delete(running.state, there) == [saved(4).name], (
+    assert running.parts.names_to_delete(running.state, there) == [saved(4).name], (
         "rank 1 has not written its part of it"
     )
-    assert running.parts.kept(running.state) == set(there[:3])
+    assert running.parts.names_to_keep(running.state) == set(there[:3])
 
 
 @given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(0, 3))
@@ -164,14 +164,14 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(
     curve = [{"loss": float(step != best)} for step in range(1, latest + 1)]
     running = RunningTrial(resumed_trial(curve, saved(latest), saved(best)), "", keep_latest=keep)
     attempt = running.begin_attempt(rank_places(1))
-    gone = set(running.parts.to_delete(running.state, [*there, half_deleted]))
+    gone = set(running.parts.names_to_delete(running.state, [*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))
     assert {*there, half_deleted} - gone == {saved(step).name for step in newest | {best}}
     update = RankUpdate(0, latest + 1, (report(latest + 1, 2.0),), (saved(latest + 1),))
     running.record(attempt, update)
     on_record = {saved(step).name for step in (latest, best)}
     expected = {saved(step).name for step in range(max(1, latest - keep + 2), latest + 2)}
-    kept = running.parts.kept(running.state)
+    kept = running.parts.names_to_keep(running.state)
     assert kept == on_record | expected
     assert not set(dropped(running)) & kept
 

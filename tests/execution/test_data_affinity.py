@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.resources import Shape
-from sweeps.execution.gangs.data_affinity import SHARE, keep, room_of
+from sweeps.execution.gangs.data_affinity import SHARE, cache_capacity, data_to_keep
 
 uses = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_size=1, max_size=30)
 
@@ -18,7 +18,7 @@ def test_the_latest_that_fit_are_kept(used: Any, room: Any) -> None:
     sizes = dict(used)
     kept: tuple[tuple[str, int], ...] = ()
     for key, _ in used:
-        before, kept = kept, keep(kept, key, sizes[key], room)
+        before, kept = kept, data_to_keep(kept, key, sizes[key], room)
         keys = [k for k, _ in kept]
         assert keys[-1] == key and len(set(keys)) == len(keys)
         assert sum(size for _, size in kept) <= max(room, sizes[key]), (
@@ -28,16 +28,18 @@ def test_the_latest_that_fit_are_kept(used: Any, room: Any) -> None:
         assert not left_out or sum(sizes[k] for k in keys) + sizes[left_out[-1]] > room, (
             "nothing is dropped without need"
         )
-    assert [k for k, _ in keep(kept, key, sizes[key], room)] == [k for k, _ in kept], (
+    assert [k for k, _ in data_to_keep(kept, key, sizes[key], room)] == [k for k, _ in kept], (
         "the same data again changes nothing"
     )
 
 
 def test_a_gangs_room_is_its_share_of_the_memory() -> None:
     cluster = {"CPU": 8.0, "memory": 64e9}
-    assert room_of(cluster, Shape(2, (("CPU", 1.0),))) == SHARE * 64e9 * 2 / 8 / 2
-    assert room_of(cluster, Shape(1, (("CPU", 8.0),))) == SHARE * 64e9
+    assert cache_capacity(cluster, Shape(2, (("CPU", 1.0),))) == SHARE * 64e9 * 2 / 8 / 2
+    assert cache_capacity(cluster, Shape(1, (("CPU", 8.0),))) == SHARE * 64e9
     assert (
-        room_of({"CPU": 8.0, "GPU": 2.0, "memory": 64e9}, Shape(1, (("CPU", 1.0), ("GPU", 1.0))))
+        cache_capacity(
+            {"CPU": 8.0, "GPU": 2.0, "memory": 64e9}, Shape(1, (("CPU", 1.0), ("GPU", 1.0)))
+        )
         == SHARE * 64e9 / 2
     )

@@ -45,7 +45,7 @@ def running_of_two() -> tuple[RunningTrial, ElasticGangs]:
     shape = Shape(1, (("CPU", 1.0),), most=3)
     running = RunningTrial(new_trial(replace(trial(0, {}, 1, "none"), shape=shape)), "")
     running.begin_attempt(rank_places(2))
-    running.asks = True
+    running.may_change_size = True
     pool: Any = Growing()
     return running, ElasticGangs(pool)
 
@@ -66,7 +66,7 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported() -> None:
         first = await come(0, 4, saved=True)
         assert not first.done()
         assert not await (await come(1, 4)) and not await first
-        assert running.yields and running.kept == [Growing.joining]
+        assert running.yields and running.next_workers == [Growing.joining]
 
     asyncio.run(scene())
 

@@ -17,9 +17,9 @@ import pytest
 
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Result, State, Trial
-from sweeps.execution.isolation.process_reset import isolated
+from sweeps.execution.isolation.process_reset import isolate_trial
 from sweeps.execution.worker import loop_mlflow
-from sweeps.execution.worker.loop_mlflow import TrialRun, logged
+from sweeps.execution.worker.loop_mlflow import TrialRun, log_to
 from sweeps.tracking.mlflow.mlflow_tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.sweep_runs import Destination
 from tests.commands import REPO, mlflow_database
@@ -62,7 +62,7 @@ class Sweep:
     def loop(self, loop: Any, number: int = 0, tracking: str = "") -> Any:
         """Run a loop as a rank does."""
         run = TrialRun(tracking or self.uri, self.folder(number), 0)
-        with isolated(), logged(run):
+        with isolate_trial(), log_to(run):
             return loop()
 
 
@@ -72,7 +72,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)  # of the process that started the sweep
     sweep = Sweep(tmp_path)
-    loop_mlflow.watch(sweep.uri)
+    loop_mlflow.prepare(sweep.uri)
     # A thread that imports while another calls `mlflow.autolog` can stop both for ever.
     wait_until(lambda: all(sweep.file(number).exists() for number in (0, 1)), 60, "both runs")
     yield sweep
@@ -212,7 +212,7 @@ def test_a_refit_has_a_run_of_its_own(
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
-    with isolated(), logged(TrialRun(None, tmp_path, 0)):
+    with isolate_trial(), log_to(TrialRun(None, tmp_path, 0)):
         run = a_loop()
     assert mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow-0.db").get_run(run)
 
@@ -222,12 +222,12 @@ def test_a_loop_that_is_the_first_to_import_mlflow_logs_to_the_trials_run(sweep:
     code = f"""
 import sys
 from sweeps.execution.worker import loop_mlflow
-loop_mlflow.watch({sweep.uri!r})
+loop_mlflow.prepare({sweep.uri!r})
 run = loop_mlflow.TrialRun({sweep.uri!r}, {str(sweep.folder(0))!r}, 0)
-with loop_mlflow.logged(run):
+with loop_mlflow.log_to(run):
     pass
 assert "mlflow" not in sys.modules and "sweeps.space" not in sys.modules
-with loop_mlflow.logged(run):
+with loop_mlflow.log_to(run):
     from mlflow import log_metric, start_run
     with start_run():
         log_metric("loss", 0.5)

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from sweeps.execution.isolation import child_processes, torch_state
-from sweeps.execution.isolation.process_reset import MEMORY_GROWTH, excess_growth, isolated
+from sweeps.execution.isolation.process_reset import MEMORY_GROWTH, excess_growth, isolate_trial
 from tests.waiting import wait_until
 
 
@@ -71,7 +71,7 @@ def careless(folder: Any) -> None:
 def test_state_is_reset(tmp_path: Path, raises: bool) -> None:
     before = state()
     try:
-        with isolated() as reset:
+        with isolate_trial() as reset:
             careless(tmp_path)
             changed = [name for name, value in state().items() if value != before[name]]
             if raises:
@@ -87,9 +87,9 @@ def test_state_is_reset(tmp_path: Path, raises: bool) -> None:
 @pytest.mark.timeout(60)
 def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults() -> None:
     code = (
-        "from sweeps.execution.isolation.process_reset import isolated\n"
+        "from sweeps.execution.isolation.process_reset import isolate_trial\n"
         "from sweeps.execution.isolation.torch_state import DEFAULTS, settings\n"
-        "with isolated():\n"
+        "with isolate_trial():\n"
         "    import torch\n"
         "    assert settings() == DEFAULTS, settings()\n"
         "    torch.set_default_dtype(torch.float64)\n"
@@ -100,15 +100,15 @@ def test_torch_that_a_trial_is_the_first_to_import_gets_its_defaults() -> None:
 
 IMPORTS_TORCH_LATE = """
 import sys
-from sweeps.execution.isolation.seeds import seeded
+from sweeps.execution.isolation.seeds import seed_trial
 if sys.argv[1] == "before":
     import torch
 before = len(sys.meta_path)
-with seeded(7, 1):
+with seed_trial(7, 1):
     pass
 assert len(sys.meta_path) == before
 for seed in (7, 8, 7):
-    with seeded(seed, 1):
+    with seed_trial(seed, 1):
         import torch
         print(torch.rand(1).item(), torch.get_num_threads())
 print(len(sys.meta_path) - before)
@@ -136,7 +136,7 @@ def test_gang_of_one_renews_destroyed_process_group() -> None:
 import os, torch, torch.distributed as dist
 from sweeps.execution.isolation import torch_state
 for _ in range(2):
-    own = torch_state.group_of_one(gpu=False)
+    own = torch_state.create_group_of_one(gpu=False)
     assert own == torch_state.groups() and len(own) == 1
     total = torch.ones(1); dist.all_reduce(total); assert float(total) == 1
     more = dist.new_group([0])
@@ -151,7 +151,7 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 
 def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay() -> None:
     logging.Logger.manager.loggerDict.pop("numpy.made.now", None)
-    with isolated():
+    with isolate_trial():
         logger = logging.getLogger("numpy.made.now")
         logger.addHandler(logging.NullHandler())
     assert len(logger.handlers) == 1
@@ -160,7 +160,7 @@ def test_the_handlers_of_a_library_that_was_imported_meanwhile_stay() -> None:
 
 def test_a_closed_stream_breaks_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with isolated() as reset:
+    with isolate_trial() as reset:
         sys.stdout.close()
     assert reset.broken == "the training loop closed a standard stream"
 
@@ -171,7 +171,7 @@ def waits(event: threading.Event) -> None:
 
 def test_a_thread_of_the_users_breaks_the_process_while_it_runs() -> None:
     event = threading.Event()
-    with isolated() as reset:
+    with isolate_trial() as reset:
         thread = threading.Thread(target=waits, args=(event,), name="mine")
         thread.start()
     event.set()
@@ -180,7 +180,7 @@ def test_a_thread_of_the_users_breaks_the_process_while_it_runs() -> None:
 
 
 def test_threads_that_end_or_are_a_librarys_own_do_no_harm() -> None:
-    with isolated() as reset:
+    with isolate_trial() as reset:
         threading.Thread(target=time.sleep, args=(0.05,)).start()
         pool = ThreadPoolExecutor(1)
         pool.submit(int).result(30)
@@ -216,7 +216,7 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(
 ) -> None:
     stays = subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL)
     try:
-        with isolated(f"{tmp_path}/trials/0000/0"):
+        with isolate_trial(f"{tmp_path}/trials/0000/0"):
             pid = start()
             assert psutil.pid_exists(pid)
         wait_until(

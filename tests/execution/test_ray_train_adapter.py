@@ -111,7 +111,7 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(
     )
     trial.checkpoint, trial.shard = lambda: "checkpoint", lambda name: f"shard {name}"
     trial.ranks = Ranks(0, 2, 0, 2) if distributed else Ranks()
-    with ray_train_adapter.in_place(trial):
+    with ray_train_adapter.redirect_calls(trial):
         for by in (ray.train.report, ray.tune.report, air.report, report):
             by({"loss": 1.0}, checkpoint="mine")
         assert (

@@ -18,7 +18,7 @@ import ray
 from sweeps.core.loop_context import Current, set_current
 from sweeps.core.text.secrets import remember
 from sweeps.core.trial import Report, State
-from sweeps.execution.worker.metric_values import QUOTED, flatten, numeric, quote
+from sweeps.execution.worker.metric_values import MOST_QUOTED, flatten, numbers_in, quote
 from sweeps.execution.worker.training_loop import _report_result
 from sweeps.study.events import TrialReported
 from tests.execution.driving import Driving, Gang, job, trial
@@ -32,12 +32,12 @@ def test_nested_metrics_are_flatten() -> None:
         "a.c.0": 2.0,
         "e": 3,
     }
-    assert numeric(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
+    assert numbers_in(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
 def test_a_quoted_value_has_no_part_of_a_secret() -> None:
     remember("my-own-secret")
-    assert quote(f"{'x' * (QUOTED - 5)}my-own-secret").endswith("***'")
+    assert quote(f"{'x' * (MOST_QUOTED - 5)}my-own-secret").endswith("***'")
 
 
 def losses(reports: list[Report]) -> list[float]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.execution.worker.training_loop import is_worth_a_retry, run_loop
+from sweeps.execution.worker.training_loop import names_error, run_loop
 from tests.execution.driving import Driving, job, trial
 
 
@@ -34,7 +34,7 @@ class Own(ConnectionError):
     ],
 )
 def test_retry_name_matches_class_or_base_with_or_without_module(names: Any, worth: bool) -> None:
-    assert is_worth_a_retry(Own("gone"), names) is worth
+    assert names_error(names, Own("gone")) is worth
 
 
 def driving_of(

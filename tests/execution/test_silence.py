@@ -26,7 +26,9 @@ class Pool:
 
     def __init__(self) -> None:
         self.heard: list[Silence] = []
-        self.silent = SimpleNamespace(remote=lambda attempt, silence: self.heard.append(silence))
+        self.record_silence = SimpleNamespace(
+            remote=lambda attempt, silence: self.heard.append(silence)
+        )
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ def test_r13_the_wait_for_a_decision_is_not_silence(
     session: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decided = []
-    session.assignment.asks = True
+    session.assignment.may_change_size = True
 
     def decide(*arguments: Any) -> bool:
         clock.now += 10 * SILENT_AFTER
@@ -115,9 +117,9 @@ def test_r13_late_ranks_are_overdue() -> None:
         run = RunningTrial(new_trial(trial(0, {}, 2, "none")), "")
         run.begin_attempt(rank_places(2))
         run.silent = {0: Silence(0, 11.0, "here"), 1: Silence(1, 9.0)}
-        assert run.overdue(10) == [Silence(0, 11.0, "here")]
+        assert run.find_overdue(10) == [Silence(0, 11.0, "here")]
         _ = run.decisions[3]  # a rank waits for the driver
-        assert run.overdue(10) == []
+        assert run.find_overdue(10) == []
 
     asyncio.run(look())
 

@@ -17,7 +17,7 @@ import ctypes, logging, os, sys
 from sweeps.execution.worker import trial_logs
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 print("before")
-with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001") as say:
+with trial_logs.redirect_output(trial_logs.log_of(sys.argv[1], 0), "trial 0001") as say:
     print("printed")
     print("to stderr", file=sys.stderr)
     logging.info("by a handler that was made earlier")
@@ -56,7 +56,7 @@ import os, sys
 from sweeps.core.text.secrets import remember
 from sweeps.execution.worker import trial_logs
 remember(os.environ["MY_TOKEN"])
-with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):
+with trial_logs.redirect_output(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):
     print("printed", os.environ["MY_TOKEN"])
     os.write(2, b"by native code " + os.environb[b"MY_TOKEN"] + b"\\xff\\n")
     os.system("echo by a child $MY_TOKEN")
@@ -88,9 +88,9 @@ def test_the_log_of_a_killed_worker_has_no_secret_but_links_stay(tmp_path: Path)
 
 
 def test_a_cut_log_has_no_part_of_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_logs, "LARGEST", 60)
-    monkeypatch.setattr(trial_logs, "FIRST", 20)
-    monkeypatch.setattr(trial_logs, "LAST", 20)
+    monkeypatch.setattr(trial_logs, "MOST_BYTES", 60)
+    monkeypatch.setattr(trial_logs, "FIRST_BYTES", 20)
+    monkeypatch.setattr(trial_logs, "LAST_BYTES", 20)
     log = tmp_path / "rank-0.log"
     log.write_text("first\nbefore my-own-secret\n" + "x" * 30 + "\nmy-own-secret after\nlast\n")
     trial_logs.shorten(log)
@@ -100,7 +100,7 @@ def test_a_cut_log_has_no_part_of_a_secret(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_sweeps_adds_to_a_log_cannot_control_a_terminal(tmp_path: Path) -> None:
     log = trial_logs.log_of(tmp_path, 0)
-    with trial_logs.into(log, "trial \x1b[2J") as say:
+    with trial_logs.redirect_output(log, "trial \x1b[2J") as say:
         say("\x9b31m\ud800")
     trial_logs.append_line(log, "ended: \x1b]0;title\x07")
     lines = [line.rpartition(" ")[2] for line in log.read_text().split("\n")]

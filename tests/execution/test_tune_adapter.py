@@ -31,7 +31,7 @@ class Failing:
 
 
 def test_the_first_error_of_the_source_is_kept_and_raised_again() -> None:
-    calls = tune_adapter.Calls(Failing())
+    calls = tune_adapter.SourceCalls(Failing())
     for method in ("poll", "start_trial", "on_trial_lost"):
         with pytest.raises(OSError, match="poll"), calls as source:
             getattr(source, method)()
@@ -49,7 +49,7 @@ def test_the_source_is_polled_while_tune_waits_for_the_first_trial() -> None:
             self.polled += 1
 
     source = Paused()
-    searcher = tune_adapter.TrialSearcher(tune_adapter.Calls(source))
+    searcher = tune_adapter.TrialSearcher(tune_adapter.SourceCalls(source))
     assert searcher.suggest("first") == {"trial": "0000"} and source.polled == 1
     source.polled = 0
     assert searcher.suggest("second") is None and source.polled == 0, (
@@ -66,7 +66,7 @@ def test_tune_asks_the_pool_directly() -> None:
     )
     controller: Any = tune_controller
     original = controller.PlacementGroupResourceManager
-    with tune_adapter.trials_run_in(pool):
+    with tune_adapter.run_trials_in(pool):
         manager = controller.PlacementGroupResourceManager()
     assert controller.PlacementGroupResourceManager is original
     request = ResourceRequest([{"CPU": 1}])

@@ -207,7 +207,7 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(
         pool.warm([ONE])
         fake.come_up(0)
         one = next(iter(pool.processes.workers.values()))
-        await one.up
+        await one.started
         assert pool.processes.reason_of_death(one, time.monotonic() + 1000) is None, (
             "it has not begun to listen"
         )
@@ -306,21 +306,26 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake: Any) -> 
             fake.come_up(number)
         gangs, running = ElasticGangs(pool), elastic_trial()
         gang = await lease(pool, ELASTIC)
-        assert not gangs.keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
+        assert (
+            not gangs.keep_workers(gang, running, Ended(0, State.COMPLETE))
+            and not running.next_workers
+        )
         lost = WorkerLost("killed")
         pool.processes.lose(gang.workers[0], lost)
-        assert gangs.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [
+        assert gangs.keep_workers(gang, running, lost) and [
+            one.number for one in running.next_workers
+        ] == [
             2,
             3,
         ]
-        running.kept = []
+        running.next_workers = []
         pool.close(gang.workers[1])
-        assert gangs.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [
-            3
-        ], "a closing worker is of no use"
-        running.kept = []
+        assert gangs.keep_workers(gang, running, lost) and [
+            one.number for one in running.next_workers
+        ] == [3], "a closing worker is of no use"
+        running.next_workers = []
         pool.processes.lose(gang.workers[2], lost)
-        assert not gangs.keep_workers(gang, running, lost) and not running.kept
+        assert not gangs.keep_workers(gang, running, lost) and not running.next_workers
 
     play(scene, CPU=3.0)
 
@@ -352,10 +357,10 @@ def play_on_a_cluster(
 
 def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake: Any) -> None:
     async def scene(pool: WorkerPool) -> None:
-        assert pool.what_is_missing(TWO) is None
+        assert pool.missing_nodes_text(TWO) is None
         waiting = asyncio.create_task(lease(pool, TWO))
         await asyncio.sleep(0)
-        text = pool.what_is_missing(TWO)
+        text = pool.missing_nodes_text(TWO)
         rest = r" for nodes: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"
         assert text is not None and re.fullmatch(r"waiting since \d\d:\d\d:\d\d" + rest, text)
         other = asyncio.create_task(lease(pool, ONE))
@@ -368,7 +373,7 @@ def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake: Any) -> N
         pool.serve()
         await until(lambda: len(fake.up) == 3)
         fake.come_up(1, "node-1"), fake.come_up(2, "node-1")
-        assert len((await waiting).workers) == 2 and pool.what_is_missing(TWO) is None
+        assert len((await waiting).workers) == 2 and pool.missing_nodes_text(TWO) is None
 
     play_on_a_cluster(scene, 1.0)
 

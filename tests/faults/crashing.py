@@ -77,7 +77,7 @@ POINTS = {
     ),  # in a worker, which sees the driver's environment
     "rung": Point(
         "between the report at a rung and the decision",
-        "sweeps.controller.decide:_at_rung",
+        "sweeps.controller.decide:_decide_at_rung",
         "before",
     ),
     "verdict": Point(

@@ -82,7 +82,7 @@ def test_catboost_reads_text(tmp_path: Path) -> None:
             floor=pd.Categorical(shard.frame["x4"].round().astype(int)),
             big=shard.frame["x1"] > 0,
         )
-    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _kept={})
+    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _cached_objects={})
     run = run_loop(catboost.train_func, CATBOOST, cur, shards, tmp_path)
     assert run.metrics[-1]["valid-logloss"] < 0.5 * without.metrics[-1]["valid-logloss"]
     model = catboost.load(str(run.checkpoints[12]))

@@ -132,7 +132,7 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path: Path) -> No
     for name, frame in tables.items():
         (tmp_path / name).mkdir()
         weight = "sample_weight" if "sample_weight" in frame else None
-        cur = current(options=keras_options("not_compiled"), weight=weight, _kept={})
+        cur = current(options=keras_options("not_compiled"), weight=weight, _cached_objects={})
         params = {"epochs": 3, "batch_size": 10_000, "learning_rate": 0.02}
         runs[name] = run_loop(
             trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name

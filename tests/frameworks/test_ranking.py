@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeps.core.label_columns import QUERY
+from sweeps.core.label_columns import GROUP_COLUMN
 from sweeps.testing.fake_session import FakeShard, run_loop
 from sweeps.trial import Current
 
@@ -30,7 +30,7 @@ def queries(seed: int, count: int) -> pd.DataFrame:
     group = np.repeat(rng.permutation(count), rng.integers(2, 9, count))
     level, a, b = rng.normal(0, 3, count)[group], *rng.normal(size=(2, len(group)))
     grade = np.clip(np.round(2 + a + b), 0, 4)
-    return pd.DataFrame({"a": a + level, "b": b, "grade": grade, QUERY: group})
+    return pd.DataFrame({"a": a + level, "b": b, "grade": grade, GROUP_COLUMN: group})
 
 
 def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> float:
@@ -44,7 +44,7 @@ def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> fl
         return float(sum((2.0**g - 1) / math.log2(i + 2) for i, g in enumerate(grades[:k])))
 
     gains = []
-    for _, rows in frame.assign(score=scores).groupby(QUERY):
+    for _, rows in frame.assign(score=scores).groupby(GROUP_COLUMN):
         grades = rows.sort_values(
             ["score", *ties], ascending=[False, *(True for _ in ties)], kind="stable"
         )
@@ -70,5 +70,5 @@ def test_ndcg_of_a_ranking_model_is_the_mean_over_the_queries(name: Any, tmp_pat
     scores = model.predict(valid[["a", "b"]])
     ties = ["grade"] if name == "catboost" else []
     assert best == pytest.approx(ndcg(valid, scores, 3, ties), abs=1e-6)
-    everything = ndcg(valid.assign(**{QUERY: 0}), scores, 3, ties)
+    everything = ndcg(valid.assign(**{GROUP_COLUMN: 0}), scores, 3, ties)
     assert abs(best - everything) > 1e-4, "the rows are not one query"

@@ -199,14 +199,20 @@ def test_a_tokenizer_encodes_text(tmp_path: Path) -> None:
         "vocab_size"
     ] == 10
     before = shards["train"].reads
-    run("binary", tmp_path / "again", params, stop_at=1, **given | {"_kept": cur._kept})
+    run(
+        "binary",
+        tmp_path / "again",
+        params,
+        stop_at=1,
+        **given | {"_cached_objects": cur._cached_objects},
+    )
     assert shards["train"].reads == before, "encoded rows are kept"
     run(
         "binary",
         tmp_path / "other",
         params | {"max_length": 4},
         stop_at=1,
-        **given | {"_kept": cur._kept},
+        **given | {"_cached_objects": cur._cached_objects},
     )
     assert shards["train"].reads == before + 1, "rows are encoded again with another `max_length`"
 

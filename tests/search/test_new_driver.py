@@ -244,13 +244,13 @@ def test_what_the_record_names_is_never_deleted(seed: int) -> None:
         disk.add(saved.name)
         report = Report(step, {"loss": chance.random()}, 0.0)
         running.record(attempt, RankUpdate(0, step, (report,), (saved,)))
-        disk -= set(running.parts.drop(running.state))
+        disk -= set(running.parts.drop_unneeded(running.state))
         if chance.random() < 0.5:
             update = running.next_update()
             if chance.random() < 0.7:  # the driver records it, and asks for more
                 driven = apply_all(driven, update.events)
                 on_record = {c.name for c in (driven.checkpoint, driven.best) if c}
                 running.parts.mark_recorded()
-            disk -= set(running.parts.drop(running.state))
+            disk -= set(running.parts.drop_unneeded(running.state))
         assert on_record <= disk
     assert len(disk) <= 6

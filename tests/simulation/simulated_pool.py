@@ -130,7 +130,7 @@ class SimulatedPool:
                 self._at(node.leaves, functools.partial(self._leave, name))
 
     def run(self, controller: SweepController, slots: int) -> None:
-        """Run a sweep to its end, within `clock.replaced(self.clock)`.
+        """Run a sweep to its end, within `clock.use_clock(self.clock)`.
 
         Args:
             controller: The controller of the sweep.
@@ -154,7 +154,7 @@ class SimulatedPool:
                 if running.is_urgent:
                     controller.on_update(running.next_update())
                     running.parts.mark_recorded()
-                    running.parts.drop(running.state)
+                    running.parts.drop_unneeded(running.state)
             if self.clock.now - polled > STATUS_INTERVAL:
                 polled = self.clock.now
                 controller.poll()
@@ -171,13 +171,13 @@ class SimulatedPool:
     def answer(self, trial: str, step: int, continues: bool) -> None:
         """Let a trial continue that waits at a rung; see `PoolHandle`."""
         running = self._trials.get(trial)
-        if running is not None and running.answered(step) and continues:
+        if running is not None and running.leave_rung(step) and continues:
             self._train(running)
 
     def renew(self, step: int, recorded: TrialState) -> None:
         """Continue a trial with other parameters, in another attempt; see `PoolHandle`."""
         running = self._trials.get(recorded.id)
-        if running is not None and running.answered(step):
+        if running is not None and running.leave_rung(step):
             running.renew(recorded)
             self._free(running)
             self._request(running)
@@ -239,10 +239,10 @@ class SimulatedPool:
 
     def _after(self, running: RunningTrial, outcome: Ended | WorkerLost) -> None:
         """Try a trial again after an attempt, or end it."""
-        following = retry.after_attempt(
+        following = retry.decide_after_attempt(
             outcome, running.state.failures, self._max_failures, (LOST,)
         )
-        if isinstance(following, retry.Again):
+        if isinstance(following, retry.Retry):
             running.retry(following.reason, following.counts, after_exception=False)
             self._request(running)
         else:
@@ -263,7 +263,7 @@ class SimulatedPool:
             cluster = Cluster(self._nodes, list(self._workers.values()))
             match allocation.decide(cluster, self._queue):
                 case placement.Place(request, ids, start):
-                    self._queue = allocation.served(self._queue, request)
+                    self._queue = allocation.queue_after(self._queue, request)
                     running = self._waiting.pop(request.id)
                     new = [self._new_worker(running, node) for node in start]
                     self._begin(running, (*ids, *new), bool(new))

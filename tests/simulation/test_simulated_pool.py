@@ -58,7 +58,7 @@ def swept(
     described = make_space(BODY % workers, **given)
     deaf: Any = Deaf()
     monitor: Any = pool
-    with clock.replaced(pool.clock):
+    with clock.use_clock(pool.clock):
         search = SearchLoop.open(folder, described)
         pool.run(
             SweepController(

@@ -146,7 +146,7 @@ def test_a_report_passes_seven_functions_between_the_loop_and_the_study(
             await asyncio.to_thread(session.report, {"loss": 0.5}, None)
             await asyncio.to_thread(session.send_if_new)
             update = await pool.step(name)
-            scheduler: Any = tune_adapter._Scheduler(tune_adapter.Calls(driver))
+            scheduler: Any = tune_adapter._Scheduler(tune_adapter.SourceCalls(driver))
             assert scheduler.on_trial_result(None, None, update) == "CONTINUE"
         finally:
             for where in (threading.setprofile, sys.setprofile):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.core.errors import DamagedStudy
-from sweeps.core.files.result_file import contradiction
+from sweeps.core.files.result_file import find_contradiction
 from sweeps.core.files.sweep_folder import JOURNAL
 from sweeps.core.result import ENDED, SweepResult
 from sweeps.search.search_loop import SearchLoop
@@ -208,7 +208,7 @@ def test_study_without_a_recorded_end_contradicts_result(
     ids = [f"{n:04d}" for n in range(ended + given_)]
     winner = {"trial": f"{best:04d}"}
     result = SweepResult("x", Path(), trials, winner, None, None, mlflow={}, fits=0, seconds=1.0)
-    said = contradiction(ids[:ended], ids[ended:], result)
+    said = find_contradiction(ids[:ended], ids[ended:], result)
     assert (said is not None) == (ended < sum(trials.values()) or best >= ended + given_)
 
 
@@ -226,10 +226,10 @@ def test_any_damage_leaves_a_study_that_opens_and_goes_on(
     by_trial: dict[int, list[bytes]] = {}
     for line in sweep.lines:
         by_trial.setdefault(json.loads(line).get("trial_id", -1), []).append(line)
-    first_of = {number: first for number, *_, first, _, _ in sweep.outcome[:-2]}
+    join_first = {number: first for number, *_, first, _, _ in sweep.outcome[:-2]}
     for number, own in by_trial.items():
         is_whole = [line for line in lines if line in own] == own
-        first = first_of.get(number)
+        first = join_first.get(number)
         if number >= 0 and is_whole and (first is None or f"{first:04d}" in state_of_trial):
             assert state_of_trial[f"{number:04d}"] == sweep.outcome[number][1], (
                 "whole trials are kept"

@@ -307,7 +307,7 @@ def test_text_is_refused_with_columns_or_read_by_pipeline(tmp_path: Path) -> Non
     loop_run = run(
         tmp_path / "pipeline",
         f"{HERE}:reads_text",
-        table=(lambda **keys: current(**keys, _kept={}), shards),
+        table=(lambda **keys: current(**keys, _cached_objects={}), shards),
         check=check,
     )
     assert last_model(loop_run).predict(check).shape == (32,)

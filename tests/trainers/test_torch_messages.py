@@ -53,7 +53,7 @@ def test_columns_that_are_neither_numbers_nor_arrays(tmp_path: Path) -> None:
     frames = {name: shard.frame for name, shard in shards.items()}
     text = {name: FakeShard(frame.assign(town="Pau")) for name, frame in frames.items()}
     with pytest.raises(ValueError, match="these columns are not numeric after preprocessing: town"):
-        run("binary", tmp_path, {"epochs": 1}, shards=text, _kept={})
+        run("binary", tmp_path, {"epochs": 1}, shards=text, _cached_objects={})
     ragged = {
         name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))]))
         for name, frame in frames.items()
@@ -63,4 +63,4 @@ def test_columns_that_are_neither_numbers_nor_arrays(tmp_path: Path) -> None:
         match="the column `a` must have an array of numbers in every row, and all arrays the same "
         "shape",
     ):
-        run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})
+        run("binary", tmp_path, {"epochs": 1}, shards=ragged, _cached_objects={})

@@ -334,7 +334,7 @@ def test_a_vision_transformer_reads_a_column_of_images(tmp_path: Path) -> None:
         {"model": "tests.networks:Attention"},
         shards,
         check=check,
-        _kept={},
+        _cached_objects={},
     )
     assert loop_run.metrics[-1]["valid-mlogloss"] < 0.7 * loop_run.metrics[0]["valid-mlogloss"]
     assert_loads(loop_run, "multiclass", shards)

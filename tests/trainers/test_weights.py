@@ -124,7 +124,7 @@ def run_on_rank(
         keep = folder / f"{kind}-{rank}"
         keep.mkdir()
         connect()
-        cur = current(weight="sample_weight" if kind == "weighted" else None, _kept={})
+        cur = current(weight="sample_weight" if kind == "weighted" else None, _cached_objects={})
         runs[kind] = run_loop(
             loop,
             dict(PARAMS[name]),

@@ -226,7 +226,7 @@ def test_constraints_name_columns_that_xgboost_knows_by_other_names(
     names = {"x0": "w [kg]", "x1": "w <kg]"}
     for shard in shards.values():
         shard.frame = shard.frame.rename(columns=names)
-    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _kept={})
+    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _cached_objects={})
     run = run_loop(train_func, PARAMS | constraints, cur, shards, tmp_path)
     assert run.metrics == wanted
     assert wanted != run_loop(train_func, PARAMS, cur, shards, tmp_path).metrics

@@ -12,11 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def part_of(path: Path) -> Path:
-    """Return the temporary path `.NAME.part` of a file or folder.
-
-    It is written there before it is renamed to `path`.
-    """
+def partial_path(path: Path) -> Path:
+    """Return the path `.NAME.part`, where a file or folder is written before it is renamed."""
     return path.with_name(f".{path.name}.part")
 
 
@@ -37,7 +34,7 @@ def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
         sync: True to force the content to the disk before the rename. The content then survives a
             crash of the machine.
     """
-    with staged(file) as part, open(part, "xb") as opened:
+    with write_atomically(file) as part, open(part, "xb") as opened:
         opened.write(data)
         if sync:
             opened.flush()
@@ -45,7 +42,7 @@ def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
 
 
 @contextmanager
-def staged(target: Path) -> Iterator[Path]:
+def write_atomically(target: Path) -> Iterator[Path]:
     """Write a file or a folder in a `with` block, whole or not at all.
 
     Yields:
@@ -53,7 +50,7 @@ def staged(target: Path) -> Iterator[Path]:
         error, this file or folder replaces `target`. Otherwise it is deleted, and `target` stays
         unchanged.
     """
-    part = part_of(target)
+    part = partial_path(target)
     remove(part)
     try:
         yield part

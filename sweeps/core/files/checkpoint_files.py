@@ -1,8 +1,8 @@
 """List, measure, copy and delete the checkpoints of one trial.
 
-They are on disk, or in the store of the sweep (see `sweeps.core.files.stores`). A checkpoint,
-and the folder of a trial's checkpoints, is a path, or an address such as
-`s3://bucket/churn-20260102-120000/trials/0007`.
+The checkpoints are on disk, or in the store of the sweep (see `sweeps.core.files.stores`). This
+module takes a checkpoint, or the folder of a trial's checkpoints, as a path or as an address such
+as `s3://bucket/churn-20260102-120000/trials/0007`.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from pathlib import Path
 from sweeps.core.errors import StoreError
 
 from . import stores
-from .atomic_files import staged
+from .atomic_files import write_atomically
 from .stores import Store
 from .sweep_folder import SweepFolder
 
-# Suffix of a checkpoint that is being deleted.
-GONE = ".gone"
+# Suffix of the folder of a checkpoint that is being deleted.
+DELETED_SUFFIX = ".gone"
 
 
 def checkpoint_root(folder: Path, trial: str) -> str:
@@ -33,7 +33,7 @@ def checkpoint_root(folder: Path, trial: str) -> str:
         folder: The sweep's folder.
         trial: The trial's id.
     """
-    return root_in(stores.store_of(folder), SweepFolder(folder).trial(trial))
+    return checkpoint_root_in(stores.store_of(folder), SweepFolder(folder).trial(trial))
 
 
 def checkpoint_place(folder: Path, trial: str, name: str) -> str:
@@ -47,8 +47,8 @@ def checkpoint_place(folder: Path, trial: str, name: str) -> str:
     return f"{checkpoint_root(folder, trial)}/{name}"
 
 
-def root_in(store: str | None, trial_folder: str | Path) -> str:
-    """Return the folder of a trial's checkpoints.
+def checkpoint_root_in(store: str | None, trial_folder: str | Path) -> str:
+    """Return the folder of a trial's checkpoints, as `checkpoint_root` does, for a known store.
 
     Args:
         store: Address of the sweep's store; None if the sweep has no store.
@@ -66,9 +66,9 @@ def _store(place: str | Path) -> Store | None:
 
 
 def step_of(name: str) -> int:
-    """Return the step in the name of a checkpoint, such as `checkpoint_000012`.
+    """Return the step in the name of a checkpoint, such as 12 for `checkpoint_000012`.
 
-    0 if the name has no digits.
+    Return 0 if the name has no digits.
     """
     match = re.search(r"\d+", name)
     return int(match[0]) if match else 0
@@ -91,7 +91,7 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     complete = {
         name
         for name in names
-        if name == latest or (not name.endswith(GONE) and step_of(name) < step_of(latest))
+        if name == latest or (not name.endswith(DELETED_SUFFIX) and step_of(name) < step_of(latest))
     }
     return sorted(complete, key=step_of, reverse=True)[:count]
 
@@ -166,7 +166,7 @@ def copy_checkpoint(source: str | Path, target: str) -> str:
         copy.delete()
         store.copy(copy)
         return target
-    with staged(Path(target)) as part:
+    with write_atomically(Path(target)) as part:
         shutil.copytree(source, part, copy_function=_link)
     return target
 
@@ -237,7 +237,7 @@ def delete_checkpoint(checkpoint: str | Path) -> bool:
             return False
         return True
     path = Path(checkpoint)
-    gone = path.with_name(f"{path.name}{GONE}")
+    gone = path.with_name(f"{path.name}{DELETED_SUFFIX}")
     if gone.exists():  # an earlier deletion was interrupted
         shutil.rmtree(gone, ignore_errors=True)
     try:

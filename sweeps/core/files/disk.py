@@ -8,8 +8,10 @@ from pathlib import Path
 
 # Errors of a disk that is full, broken or read-only.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+# `check_disk_space` writes this many bytes as a test.
 PROBE_BYTES = 1 << 20
-NEARLY_FULL_BYTES = 1 << 30
+# After a trial has failed because the disk was full, this many bytes must be free.
+NEEDED_BYTES = 1 << 30
 
 
 def disk_error(error: BaseException) -> str | None:
@@ -48,7 +50,7 @@ def check_disk_space(folder: Path, error: str = "") -> None:
     Raises:
         OSError: The disk is full, broken or read-only, or the 1 GiB is not free.
     """
-    if os.strerror(errno.ENOSPC) in error and shutil.disk_usage(folder).free < NEARLY_FULL_BYTES:
+    if os.strerror(errno.ENOSPC) in error and shutil.disk_usage(folder).free < NEEDED_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     probe = folder / f".room-{os.getpid()}"
     try:

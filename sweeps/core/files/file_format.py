@@ -13,8 +13,8 @@ from sweeps.core.errors import Problem
 
 # The format that this version writes. It reads no other format.
 FORMAT = 2
-# Longest text of a wrong `format` in a message.
-_LONGEST = 40
+# A message shows at most this many characters of a wrong `format`.
+_MOST_CHARACTERS = 40
 
 
 def format_problem(file: Path, content: Mapping[str, JsonValue]) -> Problem | None:
@@ -29,13 +29,11 @@ def format_problem(file: Path, content: Mapping[str, JsonValue]) -> Problem | No
     number = content.get("format")
     if type(number) is int and number == FORMAT:
         return None
-    has = f"`format` is {_shown(number)}" if "format" in content else "has no key `format`"
+    found = "has no key `format`"
+    if "format" in content:
+        text = json.dumps(number)
+        dots = "..." * (len(text) > _MOST_CHARACTERS)
+        found = f"`format` is {text[:_MOST_CHARACTERS]}{dots}"
     rule = f"this version of sweeps reads only format {FORMAT}"
-    text = f"{has}, but {rule}; install the version of sweeps that wrote this file"
-    return Problem(str(file), text)
-
-
-def _shown(value: JsonValue) -> str:
-    """Return a JSON value as text in one line, cut after `_LONGEST` characters."""
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    hint = "install the version of sweeps that wrote this file"
+    return Problem(str(file), f"{found}, but {rule}; {hint}")

@@ -17,19 +17,24 @@ from sweeps.core.errors import InputError, SweepLocked, UnreadableFile
 from .regular_files import FILE, kind_of, open_regular
 from .sweep_folder import SweepFolder
 
-TRIES = 5
+# Another process that calls `is_driven` holds a lock for a moment.
+LOCK_TRIES = 5
 RETRY_SECONDS = 0.02
 
 
 def is_driven(folder: Path) -> bool:
-    """Return whether a living process is running the sweep in this folder."""
+    """Return whether a living process is running the sweep in this folder.
+
+    A shared lock is requested, because other processes may call this function at the same time. The
+    driver's lock is exclusive, so the request fails if the driver holds it.
+    """
     lock = SweepFolder(folder).lock
     try:
-        opened = _open_folder(folder)
+        descriptor = _open_folder(folder)
         try:
-            _lock_folder(opened, fcntl.LOCK_SH)
+            _lock_folder(descriptor, fcntl.LOCK_SH)
         finally:
-            os.close(opened)
+            os.close(descriptor)
         with open(lock, opener=open_regular) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -45,14 +50,18 @@ def _open_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _lock_folder(opened: int, operation: int) -> None:
-    """Lock a folder, if its file system can lock folders.
+def _lock_folder(descriptor: int, operation: int) -> None:
+    """Lock an open folder, if its file system can lock folders.
+
+    Args:
+        descriptor: File descriptor of the folder.
+        operation: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
 
     Raises:
         BlockingIOError: Another process holds the lock.
     """
     try:
-        fcntl.flock(opened, operation | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         raise
     except OSError:  # NFS cannot lock folders.
@@ -75,17 +84,17 @@ class FolderLock:
         except OSError as e:
             raise InputError(str(folder), f"is not writable: {e.strerror}") from None
         self._file = os.fdopen(lock, "a+")
-        self._opened = contextlib.ExitStack()
-        self._opened.enter_context(self._file)
-        opened = _open_folder(folder)
-        self._opened.callback(os.close, opened)
-        for tries_left in reversed(range(TRIES)):
+        self._open_files = contextlib.ExitStack()
+        self._open_files.enter_context(self._file)
+        descriptor = _open_folder(folder)
+        self._open_files.callback(os.close, descriptor)
+        for tries_left in reversed(range(LOCK_TRIES)):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _lock_folder(opened, fcntl.LOCK_EX)
+                _lock_folder(descriptor, fcntl.LOCK_EX)
                 break
             except OSError:
-                if tries_left:  # another process that calls `is_driven` holds the lock for a moment
+                if tries_left:
                     time.sleep(RETRY_SECONDS)
                     continue
                 self._file.seek(0)
@@ -101,7 +110,7 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock."""
-        self._opened.close()
+        self._open_files.close()
 
     def __enter__(self) -> Self:
         """Return this lock. It is released when the `with` block ends."""

@@ -54,7 +54,7 @@ def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str
     except ValidationError as e:
         errors: dict[str, str] = {}
         for error in e.errors(include_url=False):
-            errors.setdefault(str(error["loc"][0]), describe(error))
+            errors.setdefault(str(error["loc"][0]), describe(error))  # the first error of each key
         return errors
     return {}
 

@@ -87,6 +87,8 @@ def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | Non
 
 
 class _Origin(TypedDict):
+    """The keys of `origin.json`. `sweeps.runs` writes them."""
+
     base: PrintableText
     cwd: PrintableText
     overrides: list[PrintableText]

@@ -19,6 +19,7 @@ from .atomic_files import write_text
 from .json_files import read_json
 from .sweep_folder import PROVENANCE
 
+# The packages whose versions are recorded.
 PACKAGES = (
     "ray",
     "torch",
@@ -34,11 +35,11 @@ PACKAGES = (
 )
 # Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large
 # data files.
-MOST_DIFF = 2**20
-MOST_NAMES = 200
+MOST_DIFF_BYTES = 2**20
+MOST_UNTRACKED_FILES = 200
 
 
-def git(folder: Path) -> dict[str, str]:
+def git_state(folder: Path) -> dict[str, str]:
     """Return the commit of a folder's git repository, and whether there are uncommitted changes.
 
     Returns:
@@ -46,16 +47,16 @@ def git(folder: Path) -> dict[str, str]:
         are uncommitted changes or untracked files, else "no". {} if the folder is not in a git
         repository.
     """
-    commit = _ask(folder, "rev-parse", "HEAD")
+    commit = _run_git(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
     return {
         "commit": commit.strip(),
-        "dirty": "yes" if _ask(folder, "status", "--porcelain") else "no",
+        "dirty": "yes" if _run_git(folder, "status", "--porcelain") else "no",
     }
 
 
-def _ask(folder: Path, *args: str) -> str | None:
+def _run_git(folder: Path, *args: str) -> str | None:
     """Run a git command in a folder, and return its output; None if the command fails."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *args], capture_output=True, timeout=10)
@@ -67,20 +68,17 @@ def _ask(folder: Path, *args: str) -> str | None:
 def diff(folder: Path) -> str:
     """Return the uncommitted changes in a folder's git repository as a diff.
 
-    The names of the folder's untracked files follow. A diff of more than `MOST_DIFF` bytes is cut
-    off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor untracked
-    files. Secrets are masked, because a change of the space file may contain one.
+    The names of the folder's untracked files follow. A diff of more than `MOST_DIFF_BYTES` is cut
+    off, and at most `MOST_UNTRACKED_FILES` names are listed. Return "" if there are neither changes
+    nor untracked files. Secrets are masked, because a change of the space file may contain one.
     """
-    changed = masked(_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
-    cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
-    unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[
-        :MOST_NAMES
-    ]
-    return (
-        changed[:MOST_DIFF].decode(errors="ignore")
-        + cut
-        + "".join(f"# not in git: {name}\n" for name in unknown)
-    )
+    changes = _run_git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or ""
+    encoded = masked(changes).encode()
+    text = encoded[:MOST_DIFF_BYTES].decode(errors="ignore")
+    if len(encoded) > MOST_DIFF_BYTES:
+        text += f"\n# cut here, at {MOST_DIFF_BYTES} bytes\n"
+    untracked = (_run_git(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()
+    return text + "".join(f"# not in git: {name}\n" for name in untracked[:MOST_UNTRACKED_FILES])
 
 
 def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
@@ -99,8 +97,8 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         The texts of the files that were written, by file name, such as `provenance.json` and
         `code.diff`.
     """
-    before = read_entries(sweep)
-    repository = git(base)
+    earlier = read_entries(sweep)
+    repository = git_state(base)
     files: dict[str, str] = {}
     began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
     entry: dict[str, Any] = {
@@ -109,27 +107,28 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         "data_fingerprint": fingerprint,
         "git": repository,
         "versions": versions(),
+        "platform": platform.platform(),
     }
-    entry["platform"] = platform.platform()
     if repository and (text := diff(base)):
-        entry["diff"] = f"code-{len(before) + 1}.diff" if before else "code.diff"
+        entry["diff"] = f"code-{len(earlier) + 1}.diff" if earlier else "code.diff"
         files[entry["diff"]] = text
-    files[PROVENANCE] = json.dumps([*before, entry], indent=1) + "\n"
+    files[PROVENANCE] = json.dumps([*earlier, entry], indent=1) + "\n"
     for name, text in files.items():
         write_text(sweep / name, text)
     return files
 
 
 def last_git_state(sweep: Path) -> dict[str, str]:
-    """Return what `git` returned when the sweep was last started or resumed.
+    """Return what `git_state` returned when the sweep was last started or resumed.
 
-    {} if this is unknown.
+    Return {} if this is unknown.
     """
     entries = read_entries(sweep)
-    git = entries[-1].get("git") if entries else None
-    if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")):
-        return git
-    return {}
+    state = entries[-1].get("git") if entries else None
+    if not isinstance(state, dict):
+        return {}
+    is_valid = all(isinstance(state.get(key), str) for key in ("commit", "dirty"))
+    return state if is_valid else {}
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:

@@ -49,6 +49,7 @@ def refuse_other_kind(path: str | Path, wanted: str = FILE) -> None:
 
 
 def _other_kind(path: str | Path, kind: str | None, wanted: str = FILE) -> UnreadableFile:
+    """Return the error to raise for a path that holds `kind` in place of the wanted kind."""
     rule = (
         f"but must be {wanted} inside the sweep's folder; move it away, or restore the original "
         "from a backup"

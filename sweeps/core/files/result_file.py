@@ -28,17 +28,22 @@ def read_result(folder: Path) -> SweepResult | None:
     result = _read(folder)
     if not isinstance(result, SweepResult):
         return None
-    bundle = _in_folder(folder, result.bundle)
     return replace(
-        result, dir=folder, bundle=bundle, checkpoint=_in_folder(folder, result.checkpoint)
+        result,
+        dir=folder,
+        bundle=_current_path(folder, result.bundle),
+        checkpoint=_current_path(folder, result.checkpoint),
     )
 
 
-def _in_folder(folder: Path, place: Path | None) -> Path | None:
-    """Return the file in the current folder that has the name of a recorded one; None if none."""
-    if place is None or not place.name or not (folder / place.name).exists():
+def _current_path(folder: Path, recorded: Path | None) -> Path | None:
+    """Return the path, in the sweep's current folder, of an entry that was recorded.
+
+    Return None if the folder has no entry of this name.
+    """
+    if recorded is None or not recorded.name or not (folder / recorded.name).exists():
         return None
-    return folder / place.name
+    return folder / recorded.name
 
 
 def result_error(folder: Path) -> str | None:
@@ -67,7 +72,12 @@ def refuse_invalid_result(folder: Path) -> None:
 
 
 def _read(folder: Path) -> SweepResult | str | None:
-    """Return the result as the file has it, or what is wrong with the file, or None if missing."""
+    """Read `result.json`.
+
+    Returns:
+        The result with its recorded paths. A text that says what is wrong if the content is no
+        valid result. None if the file is missing or is not JSON.
+    """
     try:
         content = json.loads(read_bytes(folder / RESULT).decode())
     except (FileNotFoundError, ValueError):
@@ -86,7 +96,7 @@ def _read(folder: Path) -> SweepResult | str | None:
         return describe(e.errors(include_url=False)[0])
 
 
-def contradiction(
+def find_contradiction(
     ended: Collection[str], given: Collection[str], result: SweepResult
 ) -> str | None:
     """Check that the study has every ended trial that the sweep's result counts or names.

@@ -6,9 +6,9 @@ Two different names stay different, whatever other names there are.
 import hashlib
 import re
 
-# The end of every replaced name. A name that has this end by chance is replaced too, so that no two
+# The end of every changed name. A name that has this end by chance is changed too, so that no two
 # names become equal.
-REPLACED = re.compile(r"--[0-9a-f]{8}\Z")
+CHANGED = re.compile(r"--[0-9a-f]{8}\Z")
 # Names under which trackers log what sweeps itself knows of a trial.
 RESERVED = re.compile(
     r"(loop/)*(objective|steps|(cpu_|gpu_)?seconds|scaling\.num_workers|"
@@ -31,10 +31,11 @@ def safe_name(name: str, refused: re.Pattern[str], longest: int = 1 << 30) -> st
     ('w_kg', 'w_kg--3f02bd59')
     """
     clean = refused.sub(lambda part: "_" * len(part[0]), name)
-    if name and clean == name and len(name) <= longest and not REPLACED.search(name):
+    if name and clean == name and len(name) <= longest and not CHANGED.search(name):
         return name
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
-    return f"{clean[: longest - 10]}--{digest}"
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    end = f"--{digest[:8]}"
+    return clean[: longest - len(end)] + end
 
 
 def loop_name(name: str) -> str:

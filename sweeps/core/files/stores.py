@@ -1,10 +1,10 @@
 """Store files in S3-compatible storage.
 
-They are the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
+The files are the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
 
-The files are reached through `pyarrow.fs`, as Ray does. The other modules see names and local
-paths. The endpoint and the credentials come from the usual
-environment variables (`ENVIRONMENT`) and are never written to a file.
+This module reaches the files through `pyarrow.fs`, as Ray does. The other modules use only names
+and local paths. The endpoint and the credentials come from the usual environment variables
+(`ENVIRONMENT`) and are never written to a file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 SCHEME = "s3://"
-# How often a request is sent, if the storage does not answer. Arrow waits longer and longer between
-# two tries; all together take about a minute.
+# Most times that a request is sent, if the storage does not answer. Arrow waits longer and longer
+# between two tries; all together take about a minute.
 ATTEMPTS = 8
 # Bytes that are read from a local file at once.
 CHUNK = 2**20
@@ -181,7 +181,7 @@ class Store:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the part of Arrow's message that says what the storage or the connection reported."""
+    """Return the part of an error of Arrow that says what the storage has reported."""
     text = " ".join(str(error).split())
     return text[text.find("AWS Error") :] if "AWS Error" in text else text
 
@@ -264,6 +264,10 @@ def _region(bucket: str) -> str:
 
 @functools.cache
 def _filesystem(options: tuple[tuple[str, str], ...], attempts: int) -> FileSystem:
+    """Make a file system, or return the one that was made for the same arguments.
+
+    `options` has the names and values in the result of `s3_options`.
+    """
     from pyarrow import fs
 
     retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)
@@ -323,9 +327,13 @@ def recorded_store(folder: Path) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _recorded(file: Path, changed: int) -> str | None:
-    from .json_files import (
-        read_json_object,  # imports pydantic, which takes a while
-    )
+    """Return the address of the store that an `origin.json` names; None if it names none.
+
+    Args:
+        file: The file.
+        changed: When the file was changed. The cache reads a changed file again.
+    """
+    from .json_files import read_json_object  # imports pydantic, which takes a while
 
     address = (read_json_object(file) or {}).get("store")
     return address if isinstance(address, str) and address else None

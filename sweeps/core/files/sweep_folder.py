@@ -120,6 +120,8 @@ class SweepFolder:
         prepared: Folder with what an export needs of the data: the fitted preprocessors, the test
             split, and facts such as the classes.
         tables: Folder with the tables that a Python script passed to `sweeps.run`.
+        functions: Folder with the functions and classes that a Python script passed to
+            `sweeps.run`.
         exports: The folder into which `sweeps export` writes by default.
         events: The file that the tracker `jsonl` writes.
         tensorboard: The folder that the tracker `tensorboard` writes, with a folder for each trial.
@@ -166,7 +168,7 @@ class SweepFolder:
 def is_sweep(folder: Path) -> bool:
     """Return whether a folder is a sweep's folder, which has the file `origin.json`.
 
-    A folder that cannot be read is none.
+    Return False for a folder that cannot be read.
     """
     return os.path.isfile(folder / ORIGIN)
 
@@ -220,7 +222,8 @@ def refuse_other_entries(folder: Path) -> None:
     for trial in sweep.trials.glob("[0-9]*"):
         _refuse_kinds(trial, files=(MLFLOW_RUN,), folders=("logs", FILES, CHECKPOINTS))
         _refuse_kinds(trial / "logs", files=("rank-*.log",))
-    _refuse_kinds(sweep.prepared, files=("[!.]*.*",))  # The folder of a fitted chain has no suffix.
+    # `prepared` also has a folder for each fitted chain. The name of such a folder has no dot.
+    _refuse_kinds(sweep.prepared, files=("[!.]*.*",))
     for tree in (sweep.tables, sweep.functions):
         _refuse_kinds(tree, files=("*",))
     for tree in (sweep.prepared, sweep.tensorboard):
@@ -228,7 +231,15 @@ def refuse_other_entries(folder: Path) -> None:
 
 
 def _refuse_kinds(folder: Path, files: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
-    """Raise an error if an entry named by a pattern in `files` or `folders` has another kind."""
+    """Raise an error if an entry of a folder has another kind than sweeps writes.
+
+    Entries whose names match no pattern are ignored.
+
+    Args:
+        folder: The folder to check; it need not exist.
+        files: Glob patterns for the names of regular files.
+        folders: Glob patterns for the names of folders.
+    """
     if not folder.is_dir():
         return
     for path in folder.iterdir():

@@ -19,9 +19,11 @@ from sweeps.core.errors import InputError, Problem, UnreadableFile
 from .atomic_files import write_text
 from .regular_files import read_bytes
 
+# The environment variable with the path of another key file
 KEY_FILE = "SWEEPS_KEY_FILE"
 KEY_BYTES = 32
 MIN_KEY_BYTES = 16
+# Suffix of the file with a signature
 SUFFIX = ".mac"
 
 
@@ -166,4 +168,4 @@ def refuse_unsigned(folder: Path, names: Iterable[str], trust: bool) -> None:
     """
     for name in names:
         if not trust and (folder / name).exists():
-            read(folder / name)
+            read(folder / name)  # checks the signature

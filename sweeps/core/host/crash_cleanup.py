@@ -22,12 +22,15 @@ from sweeps.core.files.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 
 from .processes import start_time
 
-END_WITHIN_SECONDS = 10.0
-# Rounds of killing. A process of Ray may start another process before it is killed.
-KILL_ROUNDS = 5
+# Time limit in seconds for the end of killed processes.
+END_WITHIN = 10.0
+# Most rounds of killing. A process of Ray may start another process before it is killed.
+MOST_KILL_ROUNDS = 5
 # The name of a Ray session's folder. The name contains the time at which the folder was made, and
 # the id of the process that made it.
-SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
+SESSION_NAME = re.compile(
+    r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})"
+)
 # Glob patterns of half-written files and folders in a sweep's folder.
 PARTIAL = (
     ".bundle-*",
@@ -101,12 +104,12 @@ def _kill(pids: Iterable[int]) -> int:
             if process.uids().real == os.getuid():
                 process.kill()
                 killed.append(process)
-    psutil.wait_procs(killed, END_WITHIN_SECONDS)
+    psutil.wait_procs(killed, END_WITHIN)
     return len(killed)
 
 
 @contextlib.contextmanager
-def cleaned_up_on_failure() -> Iterator[None]:
+def clean_up_on_failure() -> Iterator[None]:
     """Clean up if the `with` block, which starts Ray, fails.
 
     All processes of the new Ray session are ended, and the session's folder is deleted. The
@@ -117,7 +120,7 @@ def cleaned_up_on_failure() -> Iterator[None]:
         yield
     except BaseException:
         for session in _own_sessions() - before:
-            for _ in range(KILL_ROUNDS):
+            for _ in range(MOST_KILL_ROUNDS):
                 if not _kill(pid for pid in psutil.pids() if _belongs_to(pid, session)):
                     break
             shutil.rmtree(session, ignore_errors=True)
@@ -145,19 +148,22 @@ def leftover_session(recorded: object) -> Path | None:
     """
     from ray._common.utils import get_default_ray_temp_dir
 
-    if not isinstance(recorded, str) or (name := SESSION.fullmatch(Path(recorded).name)) is None:
+    if not isinstance(recorded, str):
         return None
     session = Path(recorded)
+    if (name := SESSION_NAME.fullmatch(session.name)) is None:
+        return None
     try:
-        parent = Path(get_default_ray_temp_dir()).resolve()
-        in_place = session.parent.resolve() == parent and stat.S_ISDIR(session.lstat().st_mode)
-        if not in_place or session.lstat().st_uid != os.getuid():
+        status = session.lstat()
+        if session.parent.resolve() != Path(get_default_ray_temp_dir()).resolve():
             return None
-        started = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            return None
+        made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
     except (OSError, ValueError, RuntimeError):
         return None
     pid = int(name["pid"])
-    is_live = _started_before(pid, started) or _writes_to(pid, session / "logs")
+    is_live = _started_before(pid, made) or _writes_to(pid, session / "logs")
     return None if is_live else session
 
 
@@ -185,7 +191,10 @@ def _writes_to(pid: int, logs: Path) -> bool:
 
 
 def _belongs_to(pid: int, session: Path) -> bool:
-    """Return whether a process has a log of a Ray session open, or has its path in the command."""
+    """Return whether a process belongs to a Ray session.
+
+    Such a process has a log of the session open, or the session's path in its command line.
+    """
     try:
         command = psutil.Process(pid).cmdline()
     except psutil.Error:
@@ -209,6 +218,7 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
     for pattern in PARTIAL:
         for path in folder.glob(pattern):
             remove(path)
+    # `sweeps rerun` works in such a folder.
     for rerun in folder.glob(".rerun-*"):
         if not folder_lock.is_driven(rerun):  # its driver was killed
             remove(rerun)

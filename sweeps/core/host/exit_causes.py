@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 # The line that is written to the log when a loop calls `os._exit`.
-EXITED = "the loop ended its process by os._exit({})"
-_EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
+OS_EXIT_LINE = "the loop ended its process by os._exit({})"
+_OS_EXIT = re.compile(re.escape(OS_EXIT_LINE).replace(r"\{\}", r"(-?\d+)"))
 # The signals whose descriptions `faulthandler` writes to the log, by description.
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
@@ -23,13 +23,14 @@ _SIGNALS = {
     "Illegal instruction": "SIGILL",
 }
 _FATAL = re.compile(rf"^Fatal Python error: ({'|'.join(_SIGNALS)})", re.MULTILINE)
-# The text if the node of the process was lost.
+# The cause if the node of the process was lost.
 NODE_LOST = "the node of the process was lost"
-# The text if nothing tells the cause.
+# The cause if neither Ray nor the log names one.
 KILLED = "the process was killed and left no trace, as after SIGKILL"
 # The first line of each attempt in a rank's log.
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
-TAIL = 1 << 16  # bytes at the end of a log that are read
+# The bytes at the end of a log that are read
+TAIL_BYTES = 1 << 16
 # The file that lists the cgroups of this process.
 CGROUPS = Path("/proc/self/cgroup")
 # The mount of the cgroups. A container sees its own cgroup at the root of the mount.
@@ -56,41 +57,33 @@ def exit_cause(
     'the process died of SIGSEGV (segmentation fault)'
     """
     message = str(error)
-    if (match := _EXITED.search(log)) is not None:
+    # The names of classes are compared, so that this module need not import Ray. torch has an
+    # `OutOfMemoryError`, too, which it raises if the memory of a GPU is full.
+    classes = type(error).__mro__
+    ray_errors = {cls.__name__ for cls in classes if cls.__module__.startswith("ray.")}
+    if (match := _OS_EXIT.search(log)) is not None:
         return f"the process exited with code {match[1]}"
     if (match := _FATAL.search(log)) is not None:
         return f"the process died of {_SIGNALS[match[1]]} ({match[1].lower()})"
-    if killed_for_memory or "running low on memory" in message or _is_rays_out_of_memory(error):
+    ran_out = "running low on memory" in message or "OutOfMemoryError" in ray_errors
+    if killed_for_memory or ran_out:
         return "the process was killed because the memory ran out"
     if re.search(
         r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE
     ):
         return NODE_LOST
-    if any(cls.__name__ == "ActorDiedError" for cls in type(error).__mro__):
-        return KILLED
-    return None
-
-
-def _is_rays_out_of_memory(error: BaseException | None) -> bool:
-    """Return whether Ray killed the process.
-
-    torch has an `OutOfMemoryError`, too, which it raises if the memory of a GPU is full.
-    """
-    return any(
-        cls.__name__ == "OutOfMemoryError" and cls.__module__.startswith("ray.")
-        for cls in type(error).__mro__
-    )
+    return KILLED if "ActorDiedError" in ray_errors else None
 
 
 def last_attempt_log(log: Path) -> str:
-    """Return the part of a rank's log that the latest attempt wrote, at most the last `TAIL` bytes.
+    """Return the part of a rank's log that the latest attempt wrote, at most `TAIL_BYTES`.
 
     Return "" if there is no log.
     """
     try:
         with open(log, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL))
+            file.seek(max(0, size - TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
@@ -128,10 +121,11 @@ def log_os_exit() -> None:
     pid = os.getpid()
     original = os._exit
 
-    def logged(status: int) -> NoReturn:
+    def log_and_exit(status: int) -> NoReturn:
         if os.getpid() == pid:
             sys.stdout.flush()
-            os.write(2, f"\n--- {EXITED.format(status)}\n".encode())
+            # A training loop's standard error goes to its log.
+            os.write(2, f"\n--- {OS_EXIT_LINE.format(status)}\n".encode())
         original(status)
 
-    os._exit = logged
+    os._exit = log_and_exit

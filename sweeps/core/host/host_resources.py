@@ -42,7 +42,7 @@ def parse_resources(text: str) -> dict[str, float]:
 def detect() -> dict[str, float]:
     """Return the numbers of CPUs and NVIDIA GPUs that Ray would find here, by Ray's names.
 
-    Ray is not imported.
+    Ray itself is not imported, because its import is slow.
     """
     overrides: dict[str, float] = {}
     with contextlib.suppress(ValueError, TypeError, AttributeError):
@@ -83,11 +83,15 @@ def cpus(cgroup: Path) -> int:
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return the usable memory in bytes: that of the machine, or the container's limit."""
+    """Return the usable memory in bytes: that of the machine, or the container's limit.
+
+    Args:
+        cgroup: See `cpus`.
+    """
     whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         return min(whole, float((cgroup / "memory.max").read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # the file contains `max` if there is no limit
         return whole
 
 
@@ -101,4 +105,5 @@ def gpus(devices: Path) -> int:
     visible = os.environ.get(GPU_IDS)
     if visible is None:
         return count
+    # Slurm sets `NoDevFiles` for a job without GPUs.
     return 0 if visible in ("", "NoDevFiles") else min(count, len(visible.split(",")))

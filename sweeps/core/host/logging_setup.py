@@ -39,6 +39,7 @@ LONGEST_TEMPORARY = 107 - 68
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    # Otherwise Ray sets CUDA_VISIBLE_DEVICES to "" in workers that need no GPU.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -121,15 +122,15 @@ def redirect_to_file(path: Path) -> Iterator[None]:
     """
     handler = file_handler(path)
     file = handler.stream
-    children = {
+    # Without handlers of its own, a logger such as `ray.serve` passes its records to `ray`.
+    with_handlers = {
         name
         for name, logger in logging.Logger.manager.loggerDict.items()
-        if name.startswith(("ray.", "mlflow.", "alembic."))
-        and isinstance(logger, logging.Logger)
-        and logger.handlers
+        if isinstance(logger, logging.Logger) and logger.handlers
     }
+    children = {n for n in with_handlers if n.startswith(("ray.", "mlflow.", "alembic."))}
     loggers = [logging.getLogger(name) for name in {*LOGGERS} | children]
-    before = [(each, each.handlers, each.propagate, each.level) for each in loggers]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
     for logger in loggers:
         logger.handlers = [handler]
         logger.propagate = False

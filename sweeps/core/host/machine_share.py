@@ -66,8 +66,9 @@ class Share:
 
         None if neither CPUs nor GPUs are limited.
         """
-        given = {"CPU": self.cpus, "GPU": self.gpus}
-        return {name: float(amount) for name, amount in given.items() if amount is not None} or None
+        limits = {"CPU": self.cpus, "GPU": self.gpus}
+        limited = {name: float(amount) for name, amount in limits.items() if amount is not None}
+        return limited or None
 
 
 EVERYTHING = Share()
@@ -93,33 +94,34 @@ def divide(
         InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and
             the other sweeps leave no CPU.
     """
-    for option, amount, there, noun in (
+    for option, amount, existing, noun in (
         ("--cpus", wanted.cpus, cpus, "CPU"),
         ("--gpus", wanted.gpus, len(gpu_ids), "GPU"),
     ):
-        if amount is not None and amount > there:
+        if amount is not None and amount > existing:
             raise InputError(
                 option,
-                f"is {amount}, but this machine has {count_noun(there, noun)}; give at most "
-                f"{there}",
+                f"is {amount}, but this machine has {count_noun(existing, noun)}; give at most "
+                f"{existing}",
             )
     free = cpus - sum(other.cpus for other in others)
     if wanted.cpus is None and free < 1:
-        use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
+        use = "; ".join(describe_other(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
             "this machine",
             f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus "
             "N to share the CPUs",
         )
     used = {gpu for other in others for gpu in other.gpus}
-    # The sort is stable: free GPUs come first, in their order.
-    by_use = sorted(gpu_ids, key=used.__contains__)
-    unused = len(gpu_ids) - len(used.intersection(gpu_ids))
-    ids = tuple(by_use[: unused if wanted.gpus is None else wanted.gpus])
-    return Share(free if wanted.cpus is None else wanted.cpus, len(ids), ids)
+    free_gpus = [gpu for gpu in gpu_ids if gpu not in used]
+    used_gpus = [gpu for gpu in gpu_ids if gpu in used]
+    chosen = tuple(free_gpus)
+    if wanted.gpus is not None:
+        chosen = tuple([*free_gpus, *used_gpus][: wanted.gpus])
+    return Share(free if wanted.cpus is None else wanted.cpus, len(chosen), chosen)
 
 
-def describe(other: Registration, cpus: int, gpus: int) -> str:
+def describe_other(other: Registration, cpus: int, gpus: int) -> str:
     """Return a sentence that names another sweep on this machine.
 
     It also says how many CPUs and GPUs the sweep uses.
@@ -168,25 +170,25 @@ def register(
     Raises:
         InputError: See `divide`.
     """
-    own_folder = _own_folder()
-    if own_folder is None:  # Other sweeps cannot be seen.
+    registrations = _registration_folder()
+    if registrations is None:  # Other sweeps cannot be seen.
         yield divide(cpus, gpu_ids, [], wanted), []
         return
     with contextlib.ExitStack() as stack:
-        with _locked(own_folder / "lock"):
-            others = _others(own_folder)
+        with _lock_file(registrations / "lock"):
+            others = _read_registrations(registrations)
             share = divide(cpus, gpu_ids, others, wanted)
-            file = own_folder / f"{os.getpid()}-{os.urandom(4).hex()}.json"
-            stack.enter_context(_locked(file))
+            file = registrations / f"{os.getpid()}-{os.urandom(4).hex()}.json"
+            stack.enter_context(_lock_file(file))
             stack.callback(file.unlink, missing_ok=True)
-            content = Registration(
+            own = Registration(
                 sweep, str(folder), os.getpid(), share.cpus or 0, share.gpu_ids or ()
             )
-            file.write_text(json.dumps(asdict(content)))
+            file.write_text(json.dumps(asdict(own)))
         yield share, others
 
 
-def _own_folder() -> Path | None:
+def _registration_folder() -> Path | None:
     """Return the folder of registrations, and make it if needed.
 
     Return None if this fails, or if other users can access the folder.
@@ -202,8 +204,10 @@ def _own_folder() -> Path | None:
 
 
 @contextlib.contextmanager
-def _locked(file: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[None]:
-    descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _lock_file(file: Path) -> Iterator[None]:
+    """Lock a file while the `with` block runs, and make it if needed. Wait until it is free."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -211,7 +215,7 @@ def _locked(file: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _others(folder: Path) -> list[Registration]:
+def _read_registrations(folder: Path) -> list[Registration]:
     """Return the registrations of living processes, and delete the registrations of dead processes.
 
     The caller must hold the folder's lock.

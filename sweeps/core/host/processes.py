@@ -4,7 +4,8 @@ import os
 import time
 from pathlib import Path
 
-# Ray creates a deleted folder again within milliseconds. Time limit in seconds for a busy machine.
+# Time limit in seconds until a deleted folder must exist again. Ray needs milliseconds, unless the
+# machine is busy.
 RECREATED_WITHIN = 10.0
 
 
@@ -29,6 +30,8 @@ def start_time(pid: int) -> float | None:
 
     try:
         if psutil.LINUX:
+            # The name of the program is in parentheses and may have spaces. The start time is the
+            # 20th field after it (see proc_pid_stat(5)).
             after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
             return float(after_name.split()[19])
         return float(psutil.Process(pid).create_time())

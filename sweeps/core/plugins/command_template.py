@@ -1,6 +1,6 @@
-"""The command of the trainer `command`.
+"""The command of the trainer `command`: its placeholders and its files.
 
-Examples are `[python, train.py, --lr, "{params.lr}"]`: its placeholders and its files.
+An example is `[python, train.py, --lr, "{params.lr}"]`. The placeholders are:
 
     {params.NAME}           the value of a parameter; dots lead into nested mappings
     {args}                  as an argument of its own: `--NAME=VALUE` for each parameter
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.text.suggestions import closest
-from sweeps.core.trial import flat
+from sweeps.core.trial import flatten_params
 
 from .references import source_of
 
@@ -80,8 +80,8 @@ def fill(
     filled: list[str] = []
     for argument in map(str, command):
         if argument == ARGS:
-            filled += [f"--{name}={as_text(value)}" for name, value in flat(params)]
-        elif all(name in values for name in _names(argument)):
+            filled += [f"--{name}={as_text(value)}" for name, value in flatten_params(params)]
+        elif all(name in values for name in _placeholder_names(argument)):
             filled.append(
                 _PLACEHOLDER.sub(
                     lambda m: f"{{{m[1]}}}" if m[1] else as_text(values[m[2]]), argument
@@ -115,7 +115,7 @@ def problems(
     """
     known = ["args", "params", *(f"params.{name}" for name in names), *FACTS]
     for index, argument in enumerate(map(str, command)):
-        for name in _names(argument):
+        for name in _placeholder_names(argument):
             if name == "args" and argument != ARGS:
                 form = f'[python, train.py, "{ARGS}"]'
                 yield (
@@ -124,11 +124,11 @@ def problems(
                 )
             elif name not in known:
                 match = f"params.{name}" if name in names else closest(name, known)
-                hint = f"valid: {', '.join(f'{{{each}}}' for each in known)};"
+                hint = f"valid: {', '.join(f'{{{valid}}}' for valid in known)};"
                 if match:
                     hint = f"did you mean `{{{match}}}`?"
-                as_it_is = f"For the text {{{name}}}, write {{{{{name}}}}}"
-                yield index, f"unknown placeholder `{{{name}}}`; {hint} {as_it_is}"
+                escape = f"For the text {{{name}}}, write {{{{{name}}}}}"
+                yield index, f"unknown placeholder `{{{name}}}`; {hint} {escape}"
 
 
 def unused(command: Sequence[str | int | float], names: Collection[str]) -> list[str]:
@@ -141,15 +141,18 @@ def unused(command: Sequence[str | int | float], names: Collection[str]) -> list
     >>> unused(["train", "{params.net}"], ["net", "net.depth", "lr"])
     ['lr']
     """
-    used = {name for argument in map(str, command) for name in _names(argument)}
-    if used & {"args", "params"}:
+    placeholders = {name for argument in map(str, command) for name in _placeholder_names(argument)}
+    if placeholders & {"args", "params"}:
         return []
-    inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
-    return [
-        name
-        for name in inner
-        if not any(f"params.{name}.".startswith(f"{placeholder}.") for placeholder in used)
-    ]
+
+    def is_mapping(name: str) -> bool:
+        return any(other.startswith(f"{name}.") for other in names)
+
+    def is_used(name: str) -> bool:
+        # `{params.net}` uses `net.depth`, too.
+        return any(f"params.{name}.".startswith(f"{used}.") for used in placeholders)
+
+    return [name for name in names if not is_mapping(name) and not is_used(name)]
 
 
 def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
@@ -162,11 +165,12 @@ def code_files(command: Sequence[str | int | float], root: Path) -> list[Path]:
         root: Folder to which relative paths refer.
     """
     files = []
-    for before, argument in itertools.pairwise(["", *map(str, command)]):
+    for previous, argument in itertools.pairwise(["", *map(str, command)]):
         file = root / argument
-        if before == "-m" and all(part.isidentifier() for part in argument.split(".")):
+        if previous == "-m" and all(part.isidentifier() for part in argument.split(".")):
             source = source_of(argument, [root])
-            file = source if source is not None and source.is_relative_to(root) else file
+            if source is not None and source.is_relative_to(root):
+                file = source
         if file.is_file():
             files.append(file)
     return files
@@ -184,6 +188,6 @@ def folder_of(command: Sequence[str | int | float], roots: Sequence[Path]) -> Pa
     return next((root for root in roots if code_files(command, root)), roots[0])
 
 
-def _names(argument: str) -> list[str]:
+def _placeholder_names(argument: str) -> list[str]:
     """Return the names of the placeholders in an argument."""
     return [match[2] for match in _PLACEHOLDER.finditer(argument) if match[2]]

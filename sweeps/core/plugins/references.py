@@ -29,7 +29,7 @@ PARSE_TRIES = 5
 # Longest text of a value or an error of the user's code.
 MOST_CHARACTERS = 200
 
-# True in a block of `absent_modules_allowed`. Scripts need not exist either then.
+# True in a block of `absent_modules_allowed`
 absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
 
 
@@ -87,6 +87,7 @@ def resolve(ref: str) -> Any:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as e:  # the module is the user's and may raise anything
         absent = e.name if isinstance(e, ModuleNotFoundError) else None
+        # The absent module is this module or one of its parents, and not one that it imports.
         if absent and f"{module_name}.".startswith(f"{absent}."):
             raise RefError(f"`{ref}`: no module `{absent}`") from e
         raise RefError(f"`{ref}` cannot be imported: {describe_error(e)}") from e
@@ -110,12 +111,10 @@ def describe_error(error: BaseException) -> str:
     text = type(error).__name__ + (f": {message}" if message else "")
     if isinstance(error, SyntaxError):
         return text  # the message names the file and the line
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if is_users_file(frame.filename)
-    ]
-    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_users_file(frame.filename):
+            return f"{text} ({Path(frame.filename).name}, line {frame.lineno})"
+    return text
 
 
 def short(convert: Callable[[Any], str], value: Any) -> str:
@@ -166,7 +165,7 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def _absent(module: str, roots: Iterable[Path]) -> str:
+def _absent_message(module: str, roots: Iterable[Path]) -> str:
     """Return the message that a module does not exist, with the folders that were searched."""
     folders = ", ".join(dict.fromkeys(_as_typed(root.absolute()) for root in roots))
     places = f" in {folders} or among the installed packages" if folders else ""
@@ -239,9 +238,9 @@ def _defined_names(path: Path) -> frozenset[str] | None:
 
 @contextlib.contextmanager
 def absent_modules_allowed() -> Iterator[None]:
-    """Accept references to modules, and scripts in commands, that are not found.
+    """Accept modules in references, and scripts in commands, that are not found.
 
-    A sweep is only looked at then, perhaps on a machine without the user's code.
+    Use this block where a sweep is only shown, perhaps on a machine without the user's code.
     """
     token = absent_allowed.set(True)
     try:
@@ -273,7 +272,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
             return None
         corrected = _without_suffix(ref)
         hint = f"; write `{corrected}`, without `.py`" if corrected else ""
-        return f"`{ref}`: {_absent(module, roots)}{hint}"
+        return f"`{ref}`: {_absent_message(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined:
@@ -288,9 +287,8 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
 def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
     """Return the names of all base classes of a class, as its module's source writes them.
 
-    Set() if the reference names no class there.
-
-    Base classes of other modules are named, but their own base classes are not.
+    The result is empty if the module has no class of this name. It has the base classes that come
+    from other modules, but not the base classes of those.
 
     Args:
         ref: The reference, `module:attr`.

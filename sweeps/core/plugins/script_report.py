@@ -43,7 +43,8 @@ def report(
         NotADirectoryError: `checkpoint` is not a folder.
     """
     values = {
-        str(name): _number(name, value) for name, value in {**(metrics or {}), **more}.items()
+        str(name): _convert_metric(name, value)
+        for name, value in {**(metrics or {}), **more}.items()
     }
     folder = None if checkpoint is None else Path(checkpoint).resolve()
     if folder is not None and not folder.is_dir():
@@ -58,7 +59,8 @@ def report(
         print(json.dumps(values), flush=True)
         return
     message = json.dumps({"metrics": values, "checkpoint": None if folder is None else str(folder)})
-    # The trial was stopped, and the worker no longer listens. This process has received SIGTERM.
+    # An OSError means that the trial was stopped, so the worker no longer listens. This process has
+    # received SIGTERM.
     with contextlib.suppress(OSError):
         _send(address, message)
 
@@ -72,13 +74,13 @@ def _send(address: str, message: str) -> None:
             pass
 
 
-def _number(name: Any, value: Any) -> Any:
-    """Return a metric as a float.
+def _convert_metric(name: Any, value: Any) -> Any:
+    """Convert the value of a metric, or the values in a nested mapping, to floats.
 
-    Nested mappings are converted too, and text is returned unchanged.
+    None, text and booleans are returned unchanged.
     """
     if isinstance(value, Mapping):
-        return {str(inner): _number(f"{name}.{inner}", each) for inner, each in value.items()}
+        return {str(key): _convert_metric(f"{name}.{key}", v) for key, v in value.items()}
     if value is None or isinstance(value, (str, bool)):
         return value
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import installed_package
-from sweeps.core.label_columns import SEVERAL
+from sweeps.core.label_columns import SEVERAL_COLUMNS
 from sweeps.core.metrics import USUAL
 
 PACKAGE = "sweeps.trainers"
@@ -33,11 +33,11 @@ def read(trainer: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     text = (FOLDER / f"{trainer}.yaml").read_bytes()
     content: dict[str, Any] = yaml.load(text, loader)
-    more = content.get("metrics")
-    if isinstance(more, list):
+    own_metrics = content.get("metrics")
+    if isinstance(own_metrics, list):
         content["metrics"] = {
-            task: [*(f"valid-{name}" for name in names), *more]
+            task: [*(f"valid-{name}" for name in names), *own_metrics]
             for task, names in USUAL.items()
-            if task not in SEVERAL or content.get("several_labels")
+            if task not in SEVERAL_COLUMNS or content.get("several_labels")
         }
     return content

@@ -28,9 +28,9 @@ class Reference:
     """A variable in a text.
 
     Attributes:
-        name: name of the variable.
-        default: text to use if the variable is unset or empty. None if the variable must be set.
-        written: the reference as written, such as `${NAME:-default}`.
+        name: Name of the variable.
+        default: Text to use if the variable is unset or empty. None if the variable must be set.
+        written: The reference as written, such as `${NAME:-default}`.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Reference:
     def value(self, environment: Mapping[str, str]) -> str:
         """Return the value of the variable, or its default.
 
-        Hide the value in the texts of this process if it is a secret.
+        If the value is a secret, hide it in the texts of this process from now on.
 
         Raises:
-            VariableError: the variable is not set, and there is no default.
+            VariableError: The variable is not set, and there is no default.
         """
         value = environment.get(self.name)
         if self.default is not None:
@@ -67,18 +67,18 @@ def replace(text: str, value_of: Callable[[Reference], str], keep_escapes: bool 
     """Replace each variable in a text.
 
     Args:
-        text: the text.
-        value_of: function that returns the text for a variable.
+        text: The text.
+        value_of: Function that returns the text for a variable.
         keep_escapes: True to leave `$${` as it is, for a text that is replaced again later.
 
     Raises:
-        VariableError: the text has `${` without a valid name or without the closing brace.
+        VariableError: The text has `${` without a valid name or without the closing brace.
 
     >>> replace("${A} and $${B}", lambda reference: reference.name.lower())
     'a and ${B}'
     """
 
-    def one(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return match[0] if keep_escapes else "${"
         if match[1] is None:
@@ -87,14 +87,14 @@ def replace(text: str, value_of: Callable[[Reference], str], keep_escapes: bool 
             )
         return value_of(Reference(match[1], match[2], match[0]))
 
-    return _VARIABLE.sub(one, text)
+    return _VARIABLE.sub(replacement, text)
 
 
 def resolve(value: Any, environment: Mapping[str, str]) -> Any:
     """Replace each variable in a text, or in the texts of nested lists and mappings.
 
     Raises:
-        VariableError: a variable is not set.
+        VariableError: A variable is not set.
     """
     if isinstance(value, str):
         return replace(value, lambda reference: reference.value(environment))

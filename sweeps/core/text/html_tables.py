@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-def facts(pairs: Iterable[tuple[str, object]]) -> str:
+def facts_table(pairs: Iterable[tuple[str, object]]) -> str:
     """Return a table with a name and a value in each row. Floats have six significant digits."""
     import pandas as pd
 

@@ -12,7 +12,10 @@ _MARKUP = re.compile(
 
 
 def cell(value: Any) -> str:
-    """Escape a value for a sentence, or for a cell of a table."""
+    """Return a value as text in one line, with its markup escaped.
+
+    The text can be part of a sentence, or a cell of a table.
+    """
     text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
     return _MARKUP.sub(r"\\\g<0>", text)
 

@@ -67,6 +67,7 @@ def printable(text: str, colors: bool = False) -> str:
     """
     parts = _COLOR.split(text) if colors else [text]
     return "".join(
+        # The parts with an odd index are color sequences.
         part if i % 2 else _CONTROL.sub(lambda match: ascii(match[0])[1:-1], part)
         for i, part in enumerate(parts)
     )

@@ -7,7 +7,7 @@ import fnmatch
 import glob
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from sweeps.core.errors import Problem, first_of
+from sweeps.core.errors import Problem, join_first
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.preprocessing.step_kinds import ENCODERS, EXPANDING
 from sweeps.space import Dimension, Space, Step
@@ -202,7 +202,7 @@ def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:
         remedy = remedy.format(them=them, name=names[0])
         type_text = kind if kind == "text" else f"of the type {kind}"
         text = (
-            f"{first_of([f'`{name}`' for name in names])} {verb} {type_text}, which {trainer} "
+            f"{join_first([f'`{name}`' for name in names])} {verb} {type_text}, which {trainer} "
             f"cannot read, and no step encodes {them}"
         )
         problems.append(

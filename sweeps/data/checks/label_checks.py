@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem, first_of
+from sweeps.core.errors import InputError, Problem, join_first
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Classes, Label
 from sweeps.data.columns.column_types import is_numeric
 
@@ -73,7 +73,7 @@ def _describe_task(task: str | None, classes: Classes | None) -> str:
 
 
 def _list_classes(classes: Classes) -> str:
-    return first_of([repr(value) for value in classes], 8)
+    return join_first([repr(value) for value in classes], 8)
 
 
 def drop_unlabeled(labels: Sequence[str], parts: Parts) -> tuple[Parts, dict[str, int]]:
@@ -296,5 +296,7 @@ def missing_class_notes(
         present = set(table.column(label).unique().to_pylist())
         absent = [f"`{value}`" for code, value in enumerate(classes) if code not in present]
         if absent:
-            notes.append(f"the {name} split has no row of class {first_of(absent, 3)} of `{label}`")
+            notes.append(
+                f"the {name} split has no row of class {join_first(absent, 3)} of `{label}`"
+            )
     return tuple(notes)

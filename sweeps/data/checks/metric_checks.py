@@ -5,7 +5,7 @@ from typing import Any
 
 from sweeps.core import metrics
 from sweeps.core.errors import Problem
-from sweeps.core.label_columns import SEVERAL
+from sweeps.core.label_columns import SEVERAL_COLUMNS
 from sweeps.core.plugins import references
 from sweeps.core.resources import COSTS
 from sweeps.core.text.suggestions import closest
@@ -156,7 +156,7 @@ def _check_metric(
         return None
     other_tasks = [name for name, names in by_task.items() if metric in names]
     # The message names a task of several label columns only if no other task has the metric.
-    other_tasks = [name for name in other_tasks if name not in SEVERAL] or other_tasks
+    other_tasks = [name for name in other_tasks if name not in SEVERAL_COLUMNS] or other_tasks
     valid_metrics = [name for name in full_names(reported[task]) if name.startswith("valid-")]
     if other_tasks:
         others = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sweeps.core.label_columns import QUERY, Classes, Label
+from sweeps.core.label_columns import GROUP_COLUMN, Classes, Label
 from sweeps.data.checks.label_checks import missing_class_notes
 from sweeps.data.columns.tables import Parts
 from sweeps.data.summary.data_summary import DataSummary
@@ -147,8 +147,8 @@ def subsample(
         strata = train.column(label).to_numpy()
         size = max(size, len(np.unique(strata)))
     rng = np.random.default_rng([abs(int(seed)), split.TRAIN])
-    if QUERY in train.column_names:  # groups are kept whole
-        left_out = split.sample_groups(train.column(QUERY).to_numpy(), n - size, rng)
+    if GROUP_COLUMN in train.column_names:  # groups are kept whole
+        left_out = split.sample_groups(train.column(GROUP_COLUMN).to_numpy(), n - size, rng)
     else:
         left_out = split.sample_rows(n, n - size, rng, strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))

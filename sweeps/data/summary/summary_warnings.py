@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from sweeps.core.errors import first_of
+from sweeps.core.errors import join_first
 from sweeps.core.label_columns import LabelValue
 from sweeps.data.checks.column_checks import selects, steps_of
 from sweeps.data.checks.named_columns import split_rules
@@ -250,7 +250,7 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
     return DataWarning(
         key,
         text.format(
-            names=first_of([f"`{finding.column}`" for finding in group], MOST_NAMED),
+            names=join_first([f"`{finding.column}`" for finding in group], MOST_NAMED),
             column=finding.column,
             have="has" if len(group) == 1 else "have",
             them="it" if len(group) == 1 else "them",

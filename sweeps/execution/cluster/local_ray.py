@@ -16,6 +16,7 @@ import psutil
 from sweeps.core.errors import SweepsError
 from sweeps.core.host import crash_cleanup
 from sweeps.core.host.host_resources import GPU_IDS
+from sweeps.core.host.processes import is_alive
 from sweeps.core.text.command_hints import resume_command
 
 from .ray_errors import last_line
@@ -25,16 +26,15 @@ log = logging.getLogger(__name__)
 # Time limits for the start of Ray's processes in the first and the second try, in seconds. Now and
 # then a process of Ray hangs while it starts. A busy machine may need the second limit.
 START_WITHIN = (30, 120)
-LOOK_EVERY = 1.0
+# Seconds between two looks at Ray's processes
+WATCH_INTERVAL = 1.0
+# Arguments of `ray.init`, with which Ray prints no messages of its own or of the workers.
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
 
 @contextlib.contextmanager
-def _variable(name: str, value: str | None) -> Iterator[None]:
-    """Within the `with` block, an environment variable has a value.
-
-    With None, it stays as it is.
-    """
+def _set_variable(name: str, value: str | None) -> Iterator[None]:
+    """Set an environment variable while the `with` block runs. With None, do not change it."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -47,9 +47,9 @@ def _variable(name: str, value: str | None) -> Iterator[None]:
             del os.environ[name]
 
 
-def only_gpus(gpu_ids: tuple[str, ...] | None) -> contextlib.AbstractContextManager[None]:
-    """Within the `with` block, `ray.init` starts a Ray that uses only these GPUs; all for None."""
-    return _variable(GPU_IDS, None if gpu_ids is None else ",".join(gpu_ids))
+def limit_gpus(gpu_ids: tuple[str, ...] | None) -> contextlib.AbstractContextManager[None]:
+    """Let `ray.init` use only these GPUs while the `with` block runs; all GPUs for None."""
+    return _set_variable(GPU_IDS, None if gpu_ids is None else ",".join(gpu_ids))
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
@@ -73,9 +73,9 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
     for seconds in START_WITHIN:
         try:
             with (
-                crash_cleanup.cleaned_up_on_failure(),
-                patient_and_separate(seconds),
-                minimal_processes(),
+                crash_cleanup.clean_up_on_failure(),
+                patch_process_start(seconds),
+                start_fewer_processes(),
                 # Ray listens only on the loopback address, as by default on macOS and Windows.
                 patch.multiple(ray_constants, ENABLE_RAY_CLUSTER=False),
             ):
@@ -91,66 +91,68 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
         except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray did not start within %g s", seconds)
             why = last_line(e).rstrip(".")
-            late = "timed out" in str(e).lower()
-            if late and seconds != START_WITHIN[-1]:
+            timed_out = "timed out" in str(e).lower()
+            if timed_out and seconds != START_WITHIN[-1]:
                 continue
-            if late:
+            if timed_out:
                 why += "; if the machine lacks CPU or memory, end other programs and try again"
             raise SweepsError(f"Ray did not start: {why}{_resume_hint(folder)}") from e
 
 
 @contextlib.contextmanager
-def patient_and_separate(seconds: float) -> Iterator[None]:
-    """Within the `with` block, `ray.init` waits long for Ray's processes, which get own groups.
+def patch_process_start(seconds: float) -> Iterator[None]:
+    """Change how `ray.init` starts Ray's processes while the `with` block runs.
 
-    Ray has no option for the time that the raylet may take to start, or for process groups. A
-    signal to the driver's process group, for example from `timeout`, must end only the driver,
-    so that the driver can stop the sweep cleanly.
+    `ray.init` then waits longer for the processes, and each process gets a process group of its
+    own. Ray has no options for this. A signal to the driver's process group, for example from
+    `timeout`, must end only the driver, so that the driver can stop the sweep cleanly.
 
     Args:
         seconds: The time limit for the start of Ray's processes.
     """
     from ray._private import services
 
-    plain_node: Any = services.get_node
-    plain_popen: Any = services.ConsolePopen
+    original_get_node: Any = services.get_node
+    original_popen: Any = services.ConsolePopen
     deadline = time.monotonic() + seconds
 
-    def get_node(*what: Any) -> Any:
+    def get_node(*args: Any) -> Any:
         while True:
             try:
-                return plain_node(*what)
+                return original_get_node(*args)
             except RuntimeError:  # The raylet has not registered yet.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
-    def popen(*what: Any, **how: Any) -> Any:
-        return plain_popen(*what, **{"process_group": 0, **how})
+    def popen(*args: Any, **kwargs: Any) -> Any:
+        return original_popen(*args, **{"process_group": 0, **kwargs})
 
     name = "RAY_gcs_server_port_wait_time_s"
     limit = None if name in os.environ else str(seconds)
-    with _variable(name, limit), patch.multiple(services, get_node=get_node, ConsolePopen=popen):
+    patched = patch.multiple(services, get_node=get_node, ConsolePopen=popen)
+    with _set_variable(name, limit), patched:
         yield
 
 
 @contextlib.contextmanager
-def minimal_processes() -> Iterator[None]:
-    """Within the `with` block, `ray.init` starts only the processes of Ray that a sweep needs.
+def start_fewer_processes() -> Iterator[None]:
+    """Let `ray.init` start only the processes that a sweep needs, while the `with` block runs.
 
     `ray.init` then starts neither the autoscaler's monitor, nor the monitor that sends workers'
     logs to the driver, nor the dashboard's server. Each of these would be a Python process that
-    imports Ray. The agent of the dashboard starts without web server and metrics.
+    imports Ray.
     """
     from ray._private import utils
     from ray._private.node import Node
 
     names = ("start_monitor", "start_log_monitor", "start_api_server")
-    nothing: dict[str, Any] = dict.fromkeys(names, lambda self, **_: None)
-    not_needed = ImportError("not needed")
+    do_nothing: dict[str, Any] = dict.fromkeys(names, lambda self, **_: None)
+    # If the dashboard's packages are missing, its agent starts without web server and metrics.
+    error = ImportError("not needed")
     with (
-        patch.multiple(Node, **nothing),
-        patch.multiple(utils, get_dashboard_dependency_error=lambda: not_needed),
+        patch.multiple(Node, **do_nothing),
+        patch.multiple(utils, get_dashboard_dependency_error=lambda: error),
     ):
         yield
 
@@ -173,7 +175,8 @@ class RayWatch(threading.Thread):
     Ray itself would end this process only after a minute.
 
     Args:
-        folder: The sweep's folder. The ids of Ray's processes are recorded in this folder.
+        folder: The sweep's folder. `ray.json` in this folder records Ray's processes, and the
+            process that writes to MLflow.
         node: The `ray._private.node.Node` of this machine.
     """
 
@@ -183,44 +186,34 @@ class RayWatch(threading.Thread):
             name: [p.process.pid for p in processes]
             for name, processes in node.all_processes.items()
         }
-        ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
+        trackers = [child.pid for child in psutil.Process().children() if _writes_to_mlflow(child)]
         crash_cleanup.record_ray(
-            folder, node.get_session_dir_path(), [*ours, *itertools.chain(*pids.values())]
+            folder, node.get_session_dir_path(), [*trackers, *itertools.chain(*pids.values())]
         )
         self.folder = folder
-        self.vital = {name: psutil.Process(pids[name][0]) for name in ("raylet", "gcs_server")}
-        self.over = threading.Event()
+        self.watched = {name: pids[name][0] for name in ("raylet", "gcs_server")}
+        self.ended = threading.Event()
         self.start()
 
     def run(self) -> None:
         """Look at Ray's processes until `end` is called."""
-        while not self.over.wait(LOOK_EVERY):
-            for name, process in self.vital.items():
-                if not _is_running(process) and not self.over.is_set():
+        while not self.ended.wait(WATCH_INTERVAL):
+            for name, pid in self.watched.items():
+                if not is_alive(pid) and not self.ended.is_set():
                     os.write(
                         2, f"Ray's process {name} has died{_resume_hint(self.folder)}\n".encode()
                     )
                     os._exit(1)
 
     def end(self) -> None:
-        """Stop to watch, before Ray is shut down."""
-        self.over.set()
+        """Stop watching. Call this before Ray is shut down."""
+        self.ended.set()
         self.join()
 
 
-def _tracks(process: psutil.Process) -> bool:
-    """Return whether a process is the one that writes to MLflow.
-
-    This process may outlive the driver; a resumed sweep waits for its end.
-    """
+def _writes_to_mlflow(process: psutil.Process) -> bool:
+    """Return whether a process is the one that writes to MLflow. It may outlive the driver."""
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def _is_running(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False

@@ -9,9 +9,9 @@ from sweeps.core.errors import InputError
 
 AUTH_MODE = "RAY_AUTH_MODE"
 ANSWER_WITHIN = 60.0  # seconds
-# Script that checks whether a cluster accepts this process. The exit code is `TAKEN`,
+# Script that checks whether a cluster accepts this process. The exit code is `ACCEPTED`,
 # `NEEDS_TOKEN`, or another code after an error.
-ASK = """
+CHECK_SCRIPT = """
 import sys
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._raylet import GcsClient
@@ -22,12 +22,10 @@ b"session_name", namespace=None)
 except AuthenticationError:
     sys.exit(77)
 """
-TAKEN = 0
+ACCEPTED = 0
 NEEDS_TOKEN = 77
-_mode: str | None = (
-    # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
-    None
-)
+# Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
+_mode: str | None = None
 
 
 def prepare_authentication(address: str) -> None:
@@ -48,24 +46,21 @@ def prepare_authentication(address: str) -> None:
     if os.environ.get(AUTH_MODE) not in (None, "", _mode):
         return
     for mode in ("disabled", "token"):
-        if (answer := _ask(address, mode)) == TAKEN:
+        if (answer := _try_mode(address, mode)) == ACCEPTED:
             _mode = os.environ[AUTH_MODE] = mode
-            _read_again()
+            _reload_mode()
             return
         if mode == "disabled" and answer != NEEDS_TOKEN:
             return  # `ray_cluster.join` reports the problem later.
-    kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
-    token = (
-        "the token in RAY_AUTH_TOKEN"
-        if os.environ.get("RAY_AUTH_TOKEN")
-        else f"the token in {kept}"
-    )
-    has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
-    why = f"{token} is a different token" if has else f"there is no token in {kept}"
+    file = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
+    why = f"there is no token in {file}"
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        why = "the token in RAY_AUTH_TOKEN is a different token"
+    elif Path(file).expanduser().exists():
+        why = f"the token in {file} is a different token"
     text = (
         f"{address}: the cluster requires a token, but {why}; copy the cluster's file "
-        "~/.ray/auth_token to this machine, or "
-        "set RAY_AUTH_TOKEN"
+        "~/.ray/auth_token to this machine, or set RAY_AUTH_TOKEN"
     )
     raise InputError("--address", text)
 
@@ -75,11 +70,11 @@ def forget_authentication() -> None:
     global _mode
     if _mode is not None and os.environ.get(AUTH_MODE) == _mode:
         del os.environ[AUTH_MODE]
-        _read_again()
+        _reload_mode()
     _mode = None
 
 
-def _read_again() -> None:
+def _reload_mode() -> None:
     """Make Ray read `RAY_AUTH_MODE` again, if Ray is imported already.
 
     Ray by itself reads the variable only during the import.
@@ -90,14 +85,14 @@ def _read_again() -> None:
         Config.initialize("")
 
 
-def _ask(address: str, mode: str) -> int | None:
-    """Run the script `ASK` with a value of `RAY_AUTH_MODE`.
+def _try_mode(address: str, mode: str) -> int | None:
+    """Run `CHECK_SCRIPT` with a value of `RAY_AUTH_MODE`.
 
     Return its exit code, or None if the cluster does not answer in time.
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK, address],
+            [sys.executable, "-c", CHECK_SCRIPT, address],
             env={**os.environ, AUTH_MODE: mode},
             capture_output=True,
             timeout=ANSWER_WITHIN,

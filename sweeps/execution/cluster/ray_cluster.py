@@ -21,16 +21,17 @@ from sweeps.core.resources import parked_cpus, stream_cpus
 from sweeps.space import Space
 
 from . import ray_version
-from .local_ray import QUIET, RayWatch, only_gpus, start
+from .local_ray import QUIET, RayWatch, limit_gpus, start
 from .ray_authentication import forget_authentication
 from .ray_errors import last_line
 from .shared_storage import check_storage, check_store_on_nodes
 from .shipped_code import JOB_CONFIG, environment, with_job_modules
 
+# If this variable is "1", Ray accepts a `working_dir` although the Ray job has one.
 OVERRIDE_JOB = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 # Ray's memory monitor. `sweeps.execution.gangs.memory_guard` is used instead.
 MONITOR = "RAY_memory_monitor_refresh_ms"
-SPARE_CPUS = 1
+SPARE_CPUS = 1  # see `RayConnection`
 # Ray keeps one idle process for each CPU, and this many more. Otherwise each fit of a preprocessing
 # chain would start new processes.
 IDLE_PROCESSES = 8
@@ -118,22 +119,23 @@ def ray_connection(
             raise InputError(space.place("runtime_env"), f"runtime_env: {text}")
         yield _describe_connection(False, roots, streams, limit=share.limit)
         return
-    parked = added = 0
+    parked = 0
+    added = 0  # CPUs that Ray counts in addition, for the tasks of Ray Data
     with tempfile.TemporaryDirectory(prefix="sweeps-code-") as stage:
         if address:
             check_reachable(address)
             join(address, environment(space, roots, Path(stage)))
         else:
             forget_authentication()
-            there = int(host_resources.detect()["CPU"])
-            cpus = share.cpus or there
-            parked = parked_cpus(cpus, host_resources.memory() * cpus / there)
+            machine_cpus = int(host_resources.detect()["CPU"])
+            cpus = share.cpus or machine_cpus
+            parked = parked_cpus(cpus, host_resources.memory() * cpus / machine_cpus)
             added = stream_cpus(cpus) if streams else 0
             os.environ.setdefault("RAY_num_workers_soft_limit", str(cpus + parked + IDLE_PROCESSES))
             os.environ.setdefault("RAY_worker_niceness", str(NICENESS))
             os.environ.setdefault(MONITOR, "0")
             os.environ.setdefault("RAY_enable_metrics_collection", "0")  # Nothing collects them.
-            with only_gpus(share.gpu_ids):
+            with limit_gpus(share.gpu_ids):
                 start(folder, cpus + SPARE_CPUS + parked + added, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
@@ -174,6 +176,16 @@ def _describe_connection(
     added: int = 0,
     limit: dict[str, float] | None = None,
 ) -> RayConnection:
+    """Return the description of the Ray instance or cluster to which this process is connected.
+
+    Args:
+        ours: See `RayConnection`.
+        roots: See `RayConnection`.
+        streams: True if the data is streamed.
+        parked: See `RayConnection`.
+        added: Number of additional CPUs for the tasks of Ray Data; 0 on a cluster.
+        limit: See `RayConnection`.
+    """
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
@@ -238,7 +250,6 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     """
     import ray
 
-    # Otherwise Ray refuses a `working_dir` if the Ray job has one.
     os.environ.setdefault(OVERRIDE_JOB, "1")
     try:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
@@ -258,25 +269,20 @@ def await_runtime_env(space: Space) -> None:
 
     if space.runtime_env.for_ray():
         try:
-            ray.get(ray.remote(num_cpus=0, max_retries=0)(_nothing).remote())
+            ray.get(ray.remote(num_cpus=0, max_retries=0)(_do_nothing).remote())
         except ray.exceptions.RuntimeEnvSetupError as e:
             text = f"runtime_env: Ray cannot set up this environment: {last_line(e)}"
             raise InputError(space.place("runtime_env"), text) from e
 
 
-def _nothing() -> None:
-    """Do nothing.
-
-    The call as a Ray task makes Ray set up the `runtime_env`, and shows whether this succeeds.
-    """
+def _do_nothing() -> None:
+    """Do nothing. Ray sets up the `runtime_env` before it calls this function as a task."""
 
 
 def at_driver() -> Any:
-    """Return a scheduling strategy that prefers the driver's node.
+    """Return a scheduling strategy for actors that read the data or write to the sweep's folder.
 
-    It is for actors that read the data or write to the sweep's folder.
-
-    If the driver's node has died, Ray chooses another node.
+    The strategy prefers the driver's node. If this node has died, Ray chooses another node.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -68,23 +68,23 @@ def ask_nodes(function: Callable[..., Any], *arguments: Any) -> tuple[dict[str, 
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    asked = {}
+    nodes = {}  # by the reference to the node's result
     task = ray.remote(num_cpus=0, max_retries=0)(function)
     for node in ray.nodes():
         if node["Alive"]:
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             reference = task.options(scheduling_strategy=on_node).remote(*arguments)
-            asked[reference] = node["NodeManagerAddress"]
-    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
+            nodes[reference] = node["NodeManagerAddress"]
+    answered, silent = ray.wait(list(nodes), num_returns=len(nodes), timeout=ANSWER_WITHIN)
     answers = {}
     for reference in answered:
-        node = asked[reference]
+        node = nodes[reference]
         try:
             answers[node] = ray.get(reference)
         except ray.exceptions.RayError as e:
             text = f"node {node} cannot run the code that sweeps sent: {last_line(e)}"
             raise InputError("--address", text) from e
-    return answers, [asked[reference] for reference in silent]
+    return answers, [nodes[reference] for reference in silent]
 
 
 def _has_content(file: str, expected: bytes) -> bool:
@@ -96,6 +96,7 @@ def _has_content(file: str, expected: bytes) -> bool:
 
 
 def _raise_problems(texts: list[str], silent: list[str]) -> None:
+    """Raise InputError if there are texts of problems, or nodes that did not answer."""
     problems = [Problem("--dir", text) for text in texts]
     problems += [
         Problem("--address", f"node {node} did not answer within {ANSWER_WITHIN:.0f} s")

@@ -13,7 +13,7 @@ from .placement import (
     Grant,
     Place,
     Request,
-    carried_out,
+    cluster_after,
     fits_when_empty,
     place,
     place_most,
@@ -58,15 +58,14 @@ def queue_position(queue: Sequence[Request], request: Request) -> int:
     return next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
 
 
-def served(queue: Sequence[Request], request: Request) -> list[Request]:
+def queue_after(queue: Sequence[Request], request: Request) -> list[Request]:
     """Return the queue after a request was served.
 
     The requests before this one are marked as overtaken.
     """
     position = queue.index(request)
-    return [replace(other, overtaken=True) for other in queue[:position]] + list(
-        queue[position + 1 :]
-    )
+    overtaken = [replace(other, overtaken=True) for other in queue[:position]]
+    return [*overtaken, *queue[position + 1 :]]
 
 
 def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
@@ -92,36 +91,48 @@ def decide(cluster: Cluster, queue: Sequence[Request]) -> Action:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
     """
-    fits = {request.kind: fits_when_empty(request, cluster) for request in _one_of_each(queue)}
-    too_large = tuple(request for request in queue if not fits[request.kind])
-    servable = [request for request in queue if fits[request.kind]]
+    kinds = _first_of_each_kind(queue)
+    fitting = {request.kind for request in kinds if fits_when_empty(request, cluster)}
+    too_large = tuple(request for request in queue if request.kind not in fitting)
+    servable = [request for request in queue if request.kind in fitting]
     if not servable:
         return KeepWaiting(too_large)
     request, *others = servable
-    if placed := _start(request, cluster, others):
-        return placed
-    if overtaking := _overtaking(request, others, cluster):
-        return overtaking
-    without_closing = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
-    later = replace(cluster, workers=without_closing)
-    if len(without_closing) < len(cluster.workers) and place(request, later):
+    if action := _serve(request, cluster, others):
+        return action
+    if action := _overtake(request, others, cluster):
+        return action
+    staying = [worker for worker in cluster.workers if worker.phase is not Phase.CLOSING]
+    after_closing = replace(cluster, workers=staying)
+    if len(staying) < len(cluster.workers) and place(request, after_closing):
         return KeepWaiting(too_large)  # The workers that are closing free enough resources.
+    worker_to_close = _choose_worker_to_close(request, after_closing)
+    return KeepWaiting(too_large) if worker_to_close is None else CloseWorker(worker_to_close.id)
+
+
+def _choose_worker_to_close(request: Request, cluster: Cluster) -> WorkerState | None:
+    """Return the idle worker to close first, so that a request can be served later.
+
+    Return None if it could not be served even if all idle workers that it cannot use were closed.
+    """
+    shape = request.shape
     closable = [
         worker
-        for worker in without_closing
-        if worker.phase is Phase.IDLE
-        and (request.shape is None or worker.resources != request.shape.per_worker)
+        for worker in cluster.workers
+        if worker.phase is Phase.IDLE and (shape is None or worker.resources != shape.per_worker)
     ]
-    rest = [worker for worker in without_closing if worker not in closable]
-    if closable and (at_last := place(request, replace(cluster, workers=rest))):
-        nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
-        # Under a limit, a worker on another node may have to be closed.
-        best = [worker for worker in closable if worker.node in nodes] or closable
-        need = dict(request.shape.per_worker) if request.shape else request.need
-        return CloseWorker(
-            min(best, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
-        )
-    return KeepWaiting(too_large)
+    rest = [worker for worker in cluster.workers if worker not in closable]
+    action = place(request, replace(cluster, workers=rest)) if closable else None
+    if action is None:
+        return None
+    nodes = action.start if isinstance(action, Place) else (action.node,)
+    need = dict(shape.per_worker) if shape else request.need
+    # Under a limit, a worker on another node may have to be closed.
+    candidates = [worker for worker in closable if worker.node in nodes] or closable
+    return min(
+        candidates,
+        key=lambda worker: (not _frees_needed(worker, need, cluster), worker.used, worker.id),
+    )
 
 
 def growth(
@@ -163,7 +174,7 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
     return max(shape.workers, len(placed.start) if placed else 0)
 
 
-def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
+def _serve(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served.
 
     An elastic trial gets all workers that it may get.
@@ -177,35 +188,43 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request]) -> Pla
     placed = place(request, cluster)
     if placed is None or request.shape is None or request.shape.most is None:
         return placed
-    after = carried_out(placed, cluster)
+    after = cluster_after(placed, cluster)
     for other in others:
         if (action := place(other, after)) is None:
             break
-        after = carried_out(action, after)
-    more = place_most(request, after, request.shape.most - request.shape.workers)
-    size = request.shape.workers + (len(more.workers) + len(more.start) if more else 0)
+        after = cluster_after(action, after)
+    size = request.shape.workers
+    if added := place_most(request, after, request.shape.most - size):
+        size += len(added.workers) + len(added.start)
     return place_most(request, cluster, size)
 
 
-def _overtaking(
+def _overtake(
     request: Request, others: Sequence[Request], cluster: Cluster
 ) -> Place | Grant | None:
-    """Return the action that serves a trial before the first request, which must wait."""
+    """Return the action that serves another trial before a request that must wait.
+
+    Return None if no other trial fits now, or if the request must not be overtaken.
+    """
     if request.overtaken or request.is_retry:
         return None
-    for other in _one_of_each(others):
+    for other in _first_of_each_kind(others):
         # A trial of the same shape does not fit either.
         if other.shape not in (None, request.shape) and (placed := place(other, cluster)):
             return placed
     return None
 
 
-def _one_of_each(queue: Sequence[Request]) -> list[Request]:
-    """Return the first request of each kind."""
-    return list({request.kind: request for request in reversed(queue)}.values())[::-1]
+def _first_of_each_kind(queue: Sequence[Request]) -> list[Request]:
+    """Return the first request of each kind, in the order of the queue."""
+    first: dict[object, Request] = {}
+    for request in queue:
+        first.setdefault(request.kind, request)
+    return list(first.values())
 
 
-def _holds_what_is_short(worker: WorkerState, need: Resources, cluster: Cluster) -> bool:
+def _frees_needed(worker: WorkerState, need: Resources, cluster: Cluster) -> bool:
+    """Return whether a worker holds a needed resource that its node lacks."""
     free = cluster.free_to_hold(worker.node)
     return any(
         amount > free.get(name, 0.0) + EPSILON and dict(worker.resources).get(name)

@@ -46,13 +46,13 @@ def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float]
         requests: Requests that wait, in the order of the queue.
         unused: Amount of each limited resource that the sweep may still use.
     """
-    kept = []
+    selected = []
     for request in requests:
         limited = {name: request.need[name] for name in request.need.keys() & unused.keys()}
         if fits_into(limited, unused):
-            kept.append(request)
+            selected.append(request)
             unused = subtract(unused, [limited])
-    return kept
+    return selected
 
 
 class NodeRequests:
@@ -67,6 +67,7 @@ class NodeRequests:
     """
 
     def __init__(self) -> None:
+        # By the number of the request: its group, and the earliest time of a new group.
         self._groups: dict[int, PlacementGroup] = {}
         self._not_before: dict[int, float] = {}
         self.may_grow: bool | None = None
@@ -87,23 +88,20 @@ class NodeRequests:
             self.may_grow = may_grow()
         if not self.may_grow:
             return
-        still = {request.id for request in waiting}
+        numbers = {request.id for request in waiting}
         states = placement_group_table() if self._groups else {}
         for number, group in list(self._groups.items()):
             placed = states.get(group.id.hex(), {}).get("state") == "CREATED"
-            if placed or number not in still:
+            if placed or number not in numbers:
                 remove_placement_group(self._groups.pop(number))
                 self._not_before[number] = now + ASK_AGAIN_AFTER
         self._not_before = {
-            number: time for number, time in self._not_before.items() if number in still
+            number: time for number, time in self._not_before.items() if number in numbers
         }
         for request in waiting:
+            is_due = now >= self._not_before.get(request.id, now)
             bundles = bundles_of(request)
-            if (
-                bundles
-                and request.id not in self._groups
-                and now >= self._not_before.get(request.id, now)
-            ):
+            if bundles and is_due and request.id not in self._groups:
                 self._groups[request.id] = placement_group(bundles)
 
 

@@ -38,7 +38,7 @@ class ClusterNodes:
         self._reserves = reserves
         self.update(ray.nodes())
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask Ray which nodes are alive."""
         self.update(await asyncio.to_thread(ray.nodes))
 
@@ -67,7 +67,7 @@ class ClusterNodes:
         }
 
     @property
-    def limit_of_workers(self) -> Mapping[str, float]:
+    def worker_limit(self) -> Mapping[str, float]:
         """The limit without the CPUs that workers and fits leave to Ray Data."""
         if not self._reserves:
             return self.limit
@@ -78,16 +78,14 @@ class ClusterNodes:
     @property
     def total(self) -> dict[str, float]:
         """Amounts of all resources of the cluster, but at most those that the sweep may hold."""
-        there = sum_of(self.resources.values())
-        return there | {
-            name: min(amount, there.get(name, 0.0))
-            for name, amount in self.limit_of_workers.items()
-        }
+        existing = sum_of(self.resources.values())
+        limits = self.worker_limit
+        return existing | {name: min(limits[name], existing.get(name, 0.0)) for name in limits}
 
-    def missing(self, shape: Shape) -> str:
+    def missing_text(self, shape: Shape) -> str:
         """Return a text that says what a shape needs and what the nodes lack for it."""
-        lacks = missing_resources(shape, self.total, list(self.resources.values()))
-        return f"{shape} needs {lacks}"
+        missing = missing_resources(shape, self.total, list(self.resources.values()))
+        return f"{shape} needs {missing}"
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:

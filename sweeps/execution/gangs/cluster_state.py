@@ -109,11 +109,11 @@ class Cluster:
         return _capped(free, self.unused_limit(busy=True))
 
     def free_to_hold(self, node: str) -> dict[str, float]:
-        """Return the resources of a node that a new worker can hold."""
-        room = dict(self.nodes[node])
+        """Return the resources of a node that no worker or fit holds, so a new worker can."""
+        counted = dict(self.nodes[node])
         if self.parked is not None:
-            room["CPU"] = room.get("CPU", 0.0) + self.parked
-        free = subtract(room, [self.node_uses[node].held])
+            counted["CPU"] = counted.get("CPU", 0.0) + self.parked
+        free = subtract(counted, [self.node_uses[node].held])
         return _capped(free, self.unused_limit(busy=False))
 
 
@@ -139,6 +139,5 @@ def _add(resources: Iterable[tuple[str, float]], total: dict[str, float]) -> Non
 
 
 def _capped(free: dict[str, float], unused: Resources) -> dict[str, float]:
-    if not unused:
-        return free
+    """Return free resources, but at most the unused part of the sweep's limit."""
     return {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}

@@ -10,34 +10,36 @@ from sweeps.core.resources import Shape
 
 # Fraction of a gang's share of the memory that may hold cached data of earlier trials.
 SHARE = 0.25
+# Memory of a cluster that does not state it, in bytes.
+DEFAULT_MEMORY = 8 << 30
 
-Kept = tuple[tuple[str, int], ...]
+# (key, size in bytes) of the prepared data in a worker's cache, the most recently used last.
+CachedData = tuple[tuple[str, int], ...]
 
 
-def keep(kept: Kept, key: str, size: int, room: float) -> Kept:
+def data_to_keep(cached: CachedData, key: str, size: int, capacity: float) -> CachedData:
     """Return which prepared data a worker keeps in its cache when a trial starts.
 
     Args:
-        kept: (key, size in bytes) of all prepared data in the cache, the most recently used last.
-            The result has the same form.
+        cached: The data in the cache.
         key: Key of the data of the trial that starts. This data is always kept.
         size: Size of this data in bytes.
-        room: Size that all kept data may have together, in bytes. The least recently used data is
-            dropped first.
+        capacity: Size that all data in the cache may have together, in bytes. The least recently
+            used data is dropped first.
     """
-    left = room - size
+    free = capacity - size
     chosen = [(key, size)]
-    for other, bytes_ in reversed(kept):
+    for other, other_size in reversed(cached):
         if other == key:
             continue
-        if bytes_ > left:
+        if other_size > free:
             break
-        chosen.append((other, bytes_))
-        left -= bytes_
+        chosen.append((other, other_size))
+        free -= other_size
     return tuple(reversed(chosen))
 
 
-def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
+def cache_capacity(cluster: Mapping[str, float], shape: Shape) -> float:
     """Return how many bytes of cached data each worker of a gang may keep.
 
     The workers of a gang together may fill the fraction `SHARE` of the gang's part of the cluster's
@@ -48,12 +50,8 @@ def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.
         shape: Number of workers of the gang, and the resources of each.
     """
-    part = max(
-        (
-            shape.total.get(name, 0.0) / cluster[name]
-            for name in ("CPU", "GPU")
-            if cluster.get(name)
-        ),
-        default=1.0,
-    )
-    return SHARE * cluster.get("memory", 8 << 30) * min(1.0, part) / shape.workers
+    fractions = [
+        shape.total.get(name, 0.0) / cluster[name] for name in ("CPU", "GPU") if cluster.get(name)
+    ]
+    gang_memory = cluster.get("memory", DEFAULT_MEMORY) * min(1.0, max(fractions, default=1.0))
+    return SHARE * gang_memory / shape.workers

@@ -31,15 +31,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Exceptions that Ray raises in a loop that reads data whose owner process was lost.
-DATA_LOST = (
-    *(
-        "OwnerDiedError",
-        "ObjectLostError",
-        "ObjectFetchTimedOutError",
-        "ReferenceCountingAssertionError",
-    ),
-    "class_name: SplitCoordinator",  # in an ActorDiedError
+# Texts in the traceback of a loop that reads data whose owner process was lost: names of Ray's
+# exceptions, and the line of an `ActorDiedError` that names the actor.
+DATA_LOSS_TEXTS = (
+    "OwnerDiedError",
+    "ObjectLostError",
+    "ObjectFetchTimedOutError",
+    "ReferenceCountingAssertionError",
+    "class_name: SplitCoordinator",
 )
 # The trials that need a chain fail if the data actor's process dies this often in a row while it
 # prepares the chain.
@@ -52,7 +51,7 @@ def is_data_loss(error: str | None) -> bool:
     Args:
         error: Error text of a rank that failed in the attempt; None if there is no text.
     """
-    return any(name in (error or "") for name in DATA_LOST)
+    return any(name in (error or "") for name in DATA_LOSS_TEXTS)
 
 
 class DataRequests:
@@ -82,10 +81,9 @@ class DataRequests:
         self._refit: RefitRows | None = None
         # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for
         # it.
-        self._known = asyncio.Event()
-        self._prepared: dict[
-            tuple[str, str], asyncio.Future[PreparedData]
-        ] = {}  # By data variant and chain.
+        self._configured = asyncio.Event()
+        # By data variant and chain
+        self._prepared: dict[tuple[str, str], asyncio.Future[PreparedData]] = {}
         # The keys of `_prepared` whose chain has steps and was fitted.
         self._chains: set[tuple[str, str]] = set()
         # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
@@ -98,7 +96,7 @@ class DataRequests:
         """
         self.data_actor = data_actor
         self._reload = reload
-        self._known.set()
+        self._configured.set()
 
     def use_refit_rows(self, rows: RefitRows) -> None:
         """Let all further requests prepare the rows on which a trial is trained again."""
@@ -112,7 +110,7 @@ class DataRequests:
 
         For the arguments, see `_Pool.prefit`.
         """
-        await self._known.wait()
+        await self._configured.wait()
         if warm and (self._streams or not await self._runs_tasks()):
             self.workers.warm(warm)
         for future in [self.request(data, chain) for data, chain in fits]:
@@ -153,7 +151,7 @@ class DataRequests:
     async def _prepare(
         self, key: tuple[str, str], data: dict[str, Any], chain: Chain
     ) -> PreparedData:
-        await self._known.wait()
+        await self._configured.wait()
         async with self._fitting:
             try:
                 prepared = await self._call_data_actor(data, chain)
@@ -163,7 +161,7 @@ class DataRequests:
                 if not isinstance(e.cause, ReloadError):
                     raise
                 self.refused.set_result(InputError(e.cause.problems))
-                await asyncio.Event().wait()  # The driver ends the sweep.
+                await asyncio.Event().wait()  # Wait until the driver ends the sweep.
         if chain:
             self._chains.add(key)
         return prepared
@@ -175,11 +173,11 @@ class DataRequests:
         """
         deaths = 0
         while True:
-            tasks = await self._runs_tasks()
+            runs_tasks = await self._runs_tasks()
             pid = await self.data_actor.pid.options(max_task_retries=-1).remote()
-            async with self._cpu(tasks):
-                # Ray has restarted the process while the request waited.
-                if tasks != await self._runs_tasks():
+            async with self._cpu(runs_tasks):
+                # This has changed if Ray has restarted the process while the request waited.
+                if runs_tasks != await self._runs_tasks():
                     continue
                 kills = exit_causes.kills_for_memory()
                 try:
@@ -190,7 +188,7 @@ class DataRequests:
                     from sweeps.data.data_actor import describe_loss
 
                     why = describe_loss(e, pid, kills)
-                    deaths = deaths + 1
+                    deaths += 1
                     log.warning("%s; a new process prepares the data", why)
                     if deaths == MOST_DEATHS:
                         raise SweepsError(
@@ -203,7 +201,7 @@ class DataRequests:
         """True if the data is streamed. Ray Data's tasks then have CPUs of their own."""
         return self.workers.job.stream is not None
 
-    def _cpu(self, tasks: bool) -> contextlib.AbstractAsyncContextManager[None]:
+    def _cpu(self, runs_tasks: bool) -> contextlib.AbstractAsyncContextManager[None]:
         """Return a context in which a fit may run.
 
         It holds a CPU, unless Ray Data's tasks have CPUs of their own.
@@ -211,7 +209,7 @@ class DataRequests:
         if self._streams:
             return contextlib.nullcontext()
         cpus = min(1.0, self.workers.nodes.total.get("CPU", 1.0))
-        return self.workers.resources({"CPU": cpus}, tasks)
+        return self.workers.resources({"CPU": cpus}, runs_tasks)
 
     async def _runs_tasks(self) -> bool:
         """Return whether the data actor runs Ray tasks to prepare data.

@@ -42,33 +42,34 @@ class GangConnections:
                 workers.
             WorkerLost: A worker died.
         """
-        await asyncio.gather(*(asyncio.shield(worker.up) for worker in workers))
-        gang = await self._gang_of(workers)
-        renewed = self._processes.job.backend in gang_ranks.RENEWED_FOR_EACH_TRIAL
-        if len(workers) > 1 and (renewed or not gang.connected):
+        await asyncio.gather(*(asyncio.shield(worker.started) for worker in workers))
+        gang = await self._find_or_create(workers)
+        reconnects = self._processes.job.backend in gang_ranks.RECONNECTED_FOR_EACH_TRIAL
+        if len(workers) > 1 and (reconnects or not gang.connected):
             await self._connect(gang, dict(shape.per_worker))
         return gang
 
-    async def _gang_of(self, workers: Sequence[PoolWorker]) -> Gang:
+    async def _find_or_create(self, workers: Sequence[PoolWorker]) -> Gang:
         """Return the gang of exactly these workers.
 
         If there is none, disband the other gangs of the workers and create a gang.
         """
-        old = list(dict.fromkeys(one.gang for one in workers if one.gang is not None))
+        old = list(dict.fromkeys(worker.gang for worker in workers if worker.gang is not None))
         if len(old) == 1 and set(old[0].workers) == set(workers) and not old[0].broken:
             return old[0]
         await asyncio.gather(*(self.disband(gang) for gang in old))
         gang = Gang(next(self._numbers), workers)
-        for one in workers:
-            if one.lost is not None:
-                raise one.lost
-            one.gang = gang
+        for worker in workers:
+            if worker.lost is not None:
+                raise worker.lost
+            worker.gang = gang
         return gang
 
     async def _connect(self, gang: Gang, resources: dict[str, float]) -> None:
+        """Connect the workers of a gang. If they are connected already, disconnect them first."""
         first = gang.workers[0]
         visible = gang_ranks.visible_gpus(gang.workers)
-        handles = tuple(one.actor for one in gang.workers)
+        handles = tuple(worker.actor for worker in gang.workers)
         began = clock.monotonic()
         try:
             if gang.connected:
@@ -78,8 +79,9 @@ class GangConnections:
         except Exception as e:
             gang.broken = True
             await self.disband(gang)  # This also finds the workers that have died.
-            if lost := next((one.lost for one in gang.workers if one.lost is not None), None):
-                raise lost from e
+            for worker in gang.workers:
+                if worker.lost is not None:
+                    raise worker.lost from e
             raise CannotStart(
                 f"trainer.backend: `{self._processes.job.backend}` could not connect the trial's "
                 f"workers: {describe(e)}"
@@ -88,7 +90,7 @@ class GangConnections:
         log.info(
             "%s connected %s in %.0f ms",
             gang.id,
-            ", ".join(one.id for one in gang.workers),
+            ", ".join(worker.id for worker in gang.workers),
             1000 * (clock.monotonic() - began),
         )
 
@@ -104,19 +106,20 @@ class GangConnections:
         await asyncio.shield(gang.disbanding)
 
     async def _disband(self, gang: Gang) -> None:
-        alive = [one for one in gang.workers if one.lost is None]
-        clean = gang.connected and not gang.broken and len(alive) == len(gang.workers)
-        if clean:
+        """Disconnect the workers, or make each of them leave the gang if that is not possible."""
+        alive = [worker for worker in gang.workers if worker.lost is None]
+        disconnected = False
+        if gang.connected and not gang.broken and len(alive) == len(gang.workers):
             try:
                 await asyncio.wait_for(gang.workers[0].call("disband"), DISBAND_WITHIN)
+                disconnected = True
             except Exception:
                 log.exception("%s could not be disbanded", gang.id)
-                clean = False
-        if not clean and len(gang.workers) > 1:
-            await asyncio.gather(*(self.ask_to_leave(one) for one in alive))
-        for one in gang.workers:
-            if one.gang is gang:
-                one.gang = None
+        if not disconnected and len(gang.workers) > 1:
+            await asyncio.gather(*(self.ask_to_leave(worker) for worker in alive))
+        for worker in gang.workers:
+            if worker.gang is gang:
+                worker.gang = None
 
     async def ask_to_leave(self, worker: PoolWorker) -> None:
         """Make a worker leave its gang.

@@ -18,10 +18,12 @@ log = logging.getLogger(__name__)
 
 # Environment variables of Ray's monitor. If a sweep starts Ray, MONITOR is "0", and Ray runs
 # without this monitor.
-MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"
+MONITOR = "RAY_memory_monitor_refresh_ms"
+THRESHOLD = "RAY_memory_usage_threshold"
 DEFAULT_THRESHOLD = 0.95
-LOOK_EVERY = 0.25  # Seconds between two checks.
-RANKS = "ray::Worker"
+CHECK_INTERVAL = 0.25  # seconds
+# The command line of a worker's process begins with this text.
+WORKER_TITLE = "ray::Worker"
 
 
 class MemoryGuard:
@@ -37,19 +39,20 @@ class MemoryGuard:
         self.threshold = float(os.environ.get(THRESHOLD) or DEFAULT_THRESHOLD)
 
     async def watch(self) -> None:
-        """Check the memory every `LOOK_EVERY` seconds. This method never returns."""
+        """Check the memory every `CHECK_INTERVAL` seconds. This method never returns."""
         from ray._private import utils
 
         ray_utils: Any = utils  # Both functions respect the memory limit of a container.
         total = ray_utils.get_system_memory()
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             used = ray_utils.get_used_memory()
             if used > self.threshold * total:
                 # The ranks are children of the raylet, like the pool.
-                held = _held(psutil.Process(os.getppid()).children())
-                if held:
-                    await self._kill(max(held, key=lambda process: held[process]), used, total)
+                sizes = _worker_sizes(psutil.Process(os.getppid()).children())
+                if sizes:
+                    largest = max(sizes, key=lambda process: sizes[process])
+                    await self._kill(largest, used, total)
 
     async def _kill(self, process: psutil.Process, used: int, total: int) -> None:
         log.warning(
@@ -65,11 +68,11 @@ class MemoryGuard:
             await asyncio.to_thread(psutil.wait_procs, [process], 5.0)
 
 
-def _held(processes: Iterable[psutil.Process]) -> dict[psutil.Process, int]:
+def _worker_sizes(processes: Iterable[psutil.Process]) -> dict[psutil.Process, int]:
     """Return the resident memory of each worker among the processes, in bytes."""
     sizes = {}
     for process in processes:
         with contextlib.suppress(psutil.Error, IndexError):
-            if process.cmdline()[0].startswith(RANKS):
+            if process.cmdline()[0].startswith(WORKER_TITLE):
                 sizes[process] = process.memory_info().rss
     return sizes

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sweeps.core.resources import EPSILON, Shape, fits_into
+from sweeps.core.resources import Shape, count_fitting_workers, fits_into
 
 from .cluster_state import Cluster, Phase, Resources, WorkerState
 
@@ -83,7 +83,7 @@ def place_most(
     return None
 
 
-def carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
+def cluster_after(action: Place | Grant, cluster: Cluster) -> Cluster:
     """Return the state of the cluster after an action has been carried out."""
     if isinstance(action, Grant):
         return replace(cluster, grants=[*cluster.grants, (action.node, action.request.need)])
@@ -110,7 +110,7 @@ def fits_when_empty(request: Request, cluster: Cluster) -> bool:
     if _count_within_limit(need, cluster.limit, missing) < missing:
         return False
     for node in cluster.nodes:
-        missing -= _count(need, empty.free_to_hold(node), missing)
+        missing -= count_fitting_workers(need, empty.free_to_hold(node), missing)
         if missing <= 0:
             return True
     return False
@@ -140,25 +140,6 @@ class _Offer:
         return min(self.most, len(self.idle) + self.new)
 
 
-def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return how many workers fit into the resources `have`, but not more than `most`.
-
-    Each worker needs the resources `need`.
-    """
-    counts = [
-        int((have.get(name, 0.0) + EPSILON) // amount)
-        for name, amount in need.items()
-        if amount > 0
-    ]
-    part = need.get("GPU", 0.0)
-    if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.
-        counts.append(
-            int(have.get("GPU", 0.0) + EPSILON) * int((1 + EPSILON) // part)
-            + int(have.get("GPU", 0.0) % 1 // part)
-        )
-    return max(0, min([most, *counts]))
-
-
 def place(
     request: Request, cluster: Cluster, size: int | None = None, near: Collection[str] = ()
 ) -> Place | Grant | None:
@@ -179,40 +160,34 @@ def place(
     offers = _offers(request, request.shape, cluster)
 
     def cost(offer: _Offer) -> tuple[int, int, bool, int, int]:
+        """Return the key that sorts nodes by the criteria of `allocation.decide`."""
         taken = offer.idle[:size]
-        exists = (
-            len(taken) == size
-            and taken[0].gang is not None
-            and len({worker.gang for worker in taken}) == 1
-        )
+        gangs = {worker.gang for worker in taken}
+        is_whole_gang = len(taken) == size and len(gangs) == 1 and None not in gangs
         cached = sum(request.key in worker.keys for worker in taken)
         return (
             size - len(taken),
             -cached,
-            not exists,
+            not is_whole_gang,
             len(offer.idle) + offer.new,
-            min((w.used for w in taken), default=0),
+            min((worker.used for worker in taken), default=0),
         )
 
     need = dict(request.shape.per_worker)
-    new = _count_within_limit(need, cluster.unused_limit(busy=False), size)
-    if (
-        sum(offer.size for offer in offers) < size
-        or _count_within_limit(need, cluster.unused_limit(busy=True), size) < size
-    ):
+    most_new = _count_within_limit(need, cluster.unused_limit(busy=False), size)
+    most_busy = _count_within_limit(need, cluster.unused_limit(busy=True), size)
+    if min(most_busy, sum(offer.size for offer in offers)) < size:
         return None
-    whole = [offer for offer in offers if offer.size >= size and not near]
-    chosen = (
-        [min(whole, key=cost)]
-        if whole
-        else sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))
-    )
+    chosen = sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))
+    whole = [offer for offer in offers if offer.size >= size]
+    if whole and not near:
+        chosen = [min(whole, key=cost)]
     workers: list[str] = []
     start: list[str] = []
     for offer in chosen:
-        count = min(
-            offer.size, size - len(workers) - len(start), len(offer.idle) + new - len(start)
-        )
+        missing = size - len(workers) - len(start)
+        within_limit = len(offer.idle) + most_new - len(start)
+        count = min(offer.size, missing, within_limit)
         taken = offer.idle[:count]
         workers += [worker.id for worker in taken]
         start += [offer.node] * (count - len(taken))
@@ -226,10 +201,12 @@ def _count_within_limit(need: Resources, unused: Resources, most: int) -> int:
 
     Each worker needs the resources `need`.
     """
-    return _count({name: need[name] for name in need.keys() & unused.keys()}, unused, most)
+    limited = {name: need[name] for name in need.keys() & unused.keys()}
+    return count_fitting_workers(limited, unused, most)
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
+    """Return the workers that each node can provide for a trial of this shape."""
     need = dict(shape.per_worker)
     size = shape.sizes[-1]
     idle_members = Counter(worker.gang for worker in cluster.workers if worker.phase is Phase.IDLE)
@@ -246,24 +223,24 @@ def _offers(request: Request, shape: Shape, cluster: Cluster) -> list[_Offer]:
 
     offers = []
     for node in cluster.nodes:
-        idle = [one for one in cluster.node_uses[node].idle if one.resources == shape.per_worker]
-        new = _count(need, cluster.free_to_hold(node), size)
-        offers.append(
-            _Offer(
-                node,
-                tuple(sorted(idle, key=preference)),
-                new,
-                _count(need, cluster.free_for_work(node), size),
-            )
+        idle = [w for w in cluster.node_uses[node].idle if w.resources == shape.per_worker]
+        offer = _Offer(
+            node,
+            tuple(sorted(idle, key=preference)),
+            new=count_fitting_workers(need, cluster.free_to_hold(node), size),
+            most=count_fitting_workers(need, cluster.free_for_work(node), size),
         )
+        offers.append(offer)
     return offers
 
 
 def _grant(request: Request, cluster: Cluster) -> Grant | None:
-    borrows = cluster.parked is not None or not request.tasks
+    """Return the action that serves a fit now; None if no node has enough free resources."""
+    # A fit without Ray tasks, or on a spare CPU of Ray, may use the CPUs that idle workers hold.
+    uses_held = cluster.parked is not None or not request.tasks
     for node in cluster.nodes:
-        if fits_into(request.need, cluster.free_for_work(node)) and (
-            borrows or fits_into(request.need, cluster.free_to_hold(node))
-        ):
+        if not fits_into(request.need, cluster.free_for_work(node)):
+            continue
+        if uses_held or fits_into(request.need, cluster.free_to_hold(node)):
             return Grant(request, node)
     return None

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -64,8 +65,8 @@ class PoolWorker:
         place: Address of the worker's node, and its GPUs. Before the worker has started, it has no
             GPUs.
         lost: Exception that says why the process has ended; None while the process is alive.
-        up: Future of `info`. If the process ends before the worker has started, the future raises
-            the exception `lost`.
+        started: Future of `info`. If the process ends before the worker has started, the future
+            raises the exception `lost`.
         gone: Future that is done when the process has ended.
         heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first
             heartbeat.
@@ -82,13 +83,13 @@ class PoolWorker:
         self.used = 0
         self.phase = Phase.BUSY
         self.idle_since = clock.monotonic()
-        self.cached: data_affinity.Kept = ()
+        self.cached: data_affinity.CachedData = ()
         self.gang: Gang | None = None
         self.actor: ActorHandle[Any]  # Set when the process starts.
         self.info: WorkerInfo | None = None
         self.place = RankPlace(node)
         self.lost: Exception | None = None
-        self.up: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
+        self.started: asyncio.Future[WorkerInfo] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heartbeat: float | None = None
         self.calls: asyncio.Queue[Call] = asyncio.Queue()
@@ -102,13 +103,17 @@ class PoolWorker:
 
     def state(self) -> WorkerState:
         """Return the worker's state in the form that `allocation.decide` takes."""
-        keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
-        gang, rank = (
-            (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
+        state = WorkerState(
+            self.id,
+            self.node,
+            self.resources,
+            self.phase,
+            used=self.used,
+            keys=frozenset(key.partition("|")[0] for key, _ in self.cached),
         )
-        return WorkerState(
-            self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank
-        )
+        if self.gang is None:
+            return state
+        return replace(state, gang=self.gang.id, rank=self.gang.workers.index(self))
 
     async def call(self, method: str, *arguments: object) -> None:
         """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait for it.

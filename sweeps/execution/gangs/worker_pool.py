@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.core import clock
@@ -30,7 +30,7 @@ from .worker_processes import WorkerProcesses
 log = logging.getLogger(__name__)
 
 # Interval between two searches for dead workers, in seconds.
-LOOK_EVERY = 0.5
+WATCH_INTERVAL = 0.5
 # If a worker has not started after this many seconds, an idle worker of its node is closed to free
 # resources. Ray may be unable to place a worker although its node has enough resources, for example
 # if the free fractions of a GPU are on two GPUs.
@@ -67,11 +67,13 @@ class WorkerPool:
         self._parked = parked
         self._spawn = spawn
         self._queue: list[Request] = []
-        # The following three have the ids of requests as keys. The answer to a fit is [].
+        # The following three have the ids of requests as keys.
+        # The workers that a request gets; [] for a fit.
         self._answers: dict[int, asyncio.Future[list[PoolWorker]]] = {}
+        # The node and the resources of each running fit
         self._grants: dict[int, tuple[str, Mapping[str, float]]] = {}
-        # Since when a trial would not fit even on the empty cluster, by the monotonic clock.
-        self._misfits: dict[int, float] = {}
+        # Since when a trial would not fit even on the empty cluster, by the monotonic clock
+        self._too_large_since: dict[int, float] = {}
         self._count = itertools.count(1)
         self._node_requests = NodeRequests()
 
@@ -87,15 +89,15 @@ class WorkerPool:
 
         Stop at the first shape for which the free resources are not enough.
         """
-        taken: list[PoolWorker] = []
+        workers: list[PoolWorker] = []
         for shape in shapes:
             request = Request(next(self._count), shape.total, shape)
             action = allocation.decide(self.cluster(), [request])
             if not isinstance(action, Place):
                 break
-            taken += self._take(action)
-        for one in taken:
-            one.phase = Phase.IDLE
+            workers += self._take(action)  # They are busy, so the next shape gets other workers.
+        for worker in workers:
+            worker.phase = Phase.IDLE
 
     async def reserve(
         self, shape: Shape, key: str | None = None, is_retry: bool = False
@@ -127,9 +129,9 @@ class WorkerPool:
         try:
             return await self.gangs.form(workers, shape)
         except BaseException:
-            for one in workers:
-                if one.gang is not None and not one.gang.connected:
-                    one.gang.broken = True
+            for worker in workers:
+                if worker.gang is not None and not worker.gang.connected:
+                    worker.gang.broken = True
             self.give_back(workers)
             raise
 
@@ -152,7 +154,7 @@ class WorkerPool:
             The reserved workers; [] if the gang cannot grow now.
         """
         nodes = {worker.node for worker in members}
-        wanted = allocation.growth(
+        growth = allocation.growth(
             self.cluster(),
             self._queue,
             shape,
@@ -160,15 +162,15 @@ class WorkerPool:
             nodes=nodes,
             trials_pending=trials_pending,
         )
-        if wanted is None:
+        if growth is None:
             return []
         if clock.monotonic() - self.processes.failed_start <= START_AGAIN_AFTER:
-            wanted = replace(wanted, start=())
-        joining = self._take(wanted)
-        if reserve and all(one.up.done() for one in joining):
+            growth = replace(growth, start=())
+        joining = self._take(growth)
+        if reserve and all(worker.started.done() for worker in joining):
             return joining
-        for one in joining:
-            one.phase = Phase.IDLE
+        for worker in joining:
+            worker.phase = Phase.IDLE
         return []
 
     @contextlib.asynccontextmanager
@@ -193,33 +195,31 @@ class WorkerPool:
 
         Workers of a broken gang (see `Gang`) leave the gang first. Others stay connected.
         """
-        broken = {one.gang for one in workers if one.gang is not None and one.gang.broken}
+        gangs = {worker.gang for worker in workers if worker.gang is not None}
+        broken = [gang for gang in gangs if gang.broken]
         if broken:
             self._spawn(self._disband_and_free(broken, workers))
         else:
             self._free(workers)
 
-    async def _disband_and_free(
-        self, broken: Iterable[Gang], workers: Sequence[PoolWorker]
-    ) -> None:
+    async def _disband_and_free(self, broken: list[Gang], workers: Sequence[PoolWorker]) -> None:
         await asyncio.gather(*(self.gangs.disband(gang) for gang in broken))
         self._free(workers)
 
     def _free(self, workers: Sequence[PoolWorker]) -> None:
-        for one in workers:
-            if one.lost is None and one.phase is Phase.BUSY:
-                if self.job.reuse == "never":
-                    self.close(one)
-                else:
-                    one.phase = Phase.IDLE
-                    one.idle_since = clock.monotonic()
+        """Make busy workers idle, or close them if workers are not used again."""
+        for worker in workers:
+            if worker.lost is not None or worker.phase is not Phase.BUSY:
+                continue
+            if self.job.reuse == "never":
+                self.close(worker)
+            else:
+                worker.phase = Phase.IDLE
+                worker.idle_since = clock.monotonic()
         self.serve()
 
     def close(self, worker: PoolWorker) -> None:
-        """Close a worker in the background: disband its gang, then kill its process.
-
-        This frees its resources.
-        """
+        """Close a worker in the background: disband its gang, then kill its process."""
         worker.phase = Phase.CLOSING
         if worker.gang is not None:
             worker.gang.broken = True
@@ -233,20 +233,22 @@ class WorkerPool:
     async def close_all(self, timeout: float) -> None:
         """Close all workers. A worker that takes longer than `timeout` seconds is killed."""
         workers = list(self.processes.workers.values())
-        for one in workers:
-            self.close(one)
+        for worker in workers:
+            self.close(worker)
         if workers:
-            await asyncio.wait([one.gone for one in workers], timeout=timeout)
-        for one in workers:
-            one.kill()
-        await self._request_nodes(clock.monotonic())
+            await asyncio.wait([worker.gone for worker in workers], timeout=timeout)
+        for worker in workers:
+            worker.kill()
+        await self._request_nodes(clock.monotonic())  # No request waits, so none is made.
 
-    def held(self) -> tuple[dict[str, float], dict[str, float]]:
+    def held_resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the resources that trials and fits hold, and those of idle and closing workers."""
-        workers = self.processes.workers.values()
-        busy = [dict(w.resources) for w in workers if w.phase is Phase.BUSY]
-        idle = [dict(w.resources) for w in workers if w.phase is not Phase.BUSY]
-        return sum_of([*busy, *(need for _, need in self._grants.values())]), sum_of(idle)
+        busy = [need for _, need in self._grants.values()]
+        idle: list[Mapping[str, float]] = []
+        for worker in self.processes.workers.values():
+            amounts = busy if worker.phase is Phase.BUSY else idle
+            amounts.append(dict(worker.resources))
+        return sum_of(busy), sum_of(idle)
 
     # ---- the queue
 
@@ -270,10 +272,10 @@ class WorkerPool:
         """Return the state of the cluster."""
         return Cluster(
             self.nodes.resources,
-            [one.state() for one in self.processes.workers.values()],
+            [worker.state() for worker in self.processes.workers.values()],
             list(self._grants.values()),
             parked=self._parked,
-            limit=self.nodes.limit_of_workers,
+            limit=self.nodes.worker_limit,
         )
 
     def serve(self) -> None:
@@ -304,13 +306,14 @@ class WorkerPool:
             started = self.processes.start(place.request.shape.per_worker, node)
             self._spawn(self._make_room(started))
             workers.append(started)
-        for one in workers:
-            one.phase = Phase.BUSY
-            one.used = next(self._count)
+        for worker in workers:
+            worker.phase = Phase.BUSY
+            worker.used = next(self._count)
         return workers
 
     def _answer(self, request: Request, workers: list[PoolWorker]) -> None:
-        self._queue = allocation.served(self._queue, request)
+        """Remove a served request from the queue, and let its caller continue."""
+        self._queue = allocation.queue_after(self._queue, request)
         self._answers[request.id].set_result(workers)
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
@@ -321,26 +324,27 @@ class WorkerPool:
         """
         now = clock.monotonic()
         trials = [(request, request.shape) for request in too_large if request.shape is not None]
-        self._misfits = {request.id: self._misfits.get(request.id, now) for request, _ in trials}
+        since = self._too_large_since
+        self._too_large_since = {request.id: since.get(request.id, now) for request, _ in trials}
         for request, shape in trials:
-            text = f"scaling: {self.nodes.missing(shape)}"
+            text = f"scaling: {self.nodes.missing_text(shape)}"
             if not self.nodes.are_fixed:
-                if now - self._misfits[request.id] <= FITS_WITHIN:
+                if now - self._too_large_since[request.id] <= FITS_WITHIN:
                     continue
                 text += f", and no such node has joined within {FITS_WITHIN / 60:g} minutes"
             self._queue.remove(request)
             self._answers[request.id].set_exception(CannotStart(text))
 
-    def what_is_missing(self, shape: Shape) -> str | None:
-        """Return None if trials of this shape fit on the empty cluster.
+    def missing_nodes_text(self, shape: Shape) -> str | None:
+        """Return a text that says for which nodes trials of this shape wait, and since when.
 
-        Else a text that says for which nodes they wait, and since when.
+        Return None if no trial of this shape is too large for the empty cluster.
         """
         for request in self._queue:
-            if request.shape == shape and request.id in self._misfits:
-                ago = clock.monotonic() - self._misfits[request.id]
+            if request.shape == shape and request.id in self._too_large_since:
+                ago = clock.monotonic() - self._too_large_since[request.id]
                 when = time.strftime("%H:%M:%S", time.localtime(clock.time() - ago))
-                return f"waiting since {when} for nodes: {self.nodes.missing(shape)}"
+                return f"waiting since {when} for nodes: {self.nodes.missing_text(shape)}"
         return None
 
     # ---- background tasks
@@ -351,8 +355,8 @@ class WorkerPool:
         One worker is closed every `PLACED_WITHIN` seconds.
         """
         while True:
-            await asyncio.wait([starting.up], timeout=PLACED_WITHIN)
-            if starting.up.done():
+            await asyncio.wait([starting.started], timeout=PLACED_WITHIN)
+            if starting.started.done():
                 return
             unused = self.processes.least_used_beside(starting)
             if starting.phase is Phase.BUSY and unused is not None:
@@ -361,15 +365,15 @@ class WorkerPool:
                 self.close(unused)
 
     async def watch(self) -> None:
-        """Check every `LOOK_EVERY` seconds which workers died and which nodes joined or left.
+        """Check every `WATCH_INTERVAL` seconds which workers died and which nodes joined or left.
 
         This method never returns.
         """
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(WATCH_INTERVAL)
             now = clock.monotonic()
             if not self.nodes.are_fixed:
-                await self.nodes.look()
+                await self.nodes.refresh()
                 self.serve()
                 await self._request_nodes(now)
                 self._close_idle(now)
@@ -377,8 +381,8 @@ class WorkerPool:
 
     async def _request_nodes(self, now: float) -> None:
         """Ask the cluster's autoscaler, if any, for nodes that can serve the waiting requests."""
-        held, _ = self.held()
-        unused = {name: amount - held.get(name, 0.0) for name, amount in self.nodes.limit.items()}
+        busy, _ = self.held_resources()
+        unused = {name: amount - busy.get(name, 0.0) for name, amount in self.nodes.limit.items()}
         wanted = select_within_limit(self.waiting(), unused)
         try:
             await asyncio.to_thread(self._node_requests.update, wanted, now)
@@ -391,6 +395,6 @@ class WorkerPool:
         The autoscaler can then remove nodes.
         """
         if self._node_requests.may_grow:
-            for one in list(self.processes.workers.values()):
-                if one.phase is Phase.IDLE and now - one.idle_since > IDLE_WITHIN:
-                    self.close(one)
+            for worker in list(self.processes.workers.values()):
+                if worker.phase is Phase.IDLE and now - worker.idle_since > IDLE_WITHIN:
+                    self.close(worker)

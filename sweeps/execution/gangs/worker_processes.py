@@ -54,47 +54,50 @@ class WorkerProcesses:
         self._spawn = spawn
         self._on_loss = on_loss
         self._numbers = itertools.count(1)
-        self._looked = clock.monotonic()
+        self._last_check = clock.monotonic()  # when `remove_dead` was called last
 
     def start(self, resources: tuple[tuple[str, float], ...], node: str) -> PoolWorker:
         """Start a worker on a node."""
-        started = PoolWorker(next(self._numbers), resources, node)
-        self.workers[started.id] = started
-        me = ray.get_runtime_context().current_actor
+        starting = PoolWorker(next(self._numbers), resources, node)
+        self.workers[starting.id] = starting
+        pool = ray.get_runtime_context().current_actor
+        # On a single node, Ray needs no placement.
         pinned = node if len(self._nodes.resources) > 1 else None
-        started.actor, info = worker.start(
-            me, started.id, self.job, resources=dict(resources), node=pinned
+        starting.actor, info = worker.start(
+            pool, starting.id, self.job, resources=dict(resources), node=pinned
         )
-        self._spawn(self._await_start(started, info))
-        return started
+        self._spawn(self._await_start(starting, info))
+        return starting
 
-    async def _await_start(self, started: PoolWorker, info: Awaitable[WorkerInfo]) -> None:
+    async def _await_start(self, starting: PoolWorker, info: Awaitable[WorkerInfo]) -> None:
+        """Wait until a worker has started, and record its node and its GPUs."""
         try:
-            started.info = await info
+            starting.info = await info
         except RayError as e:
             self.failed_start = clock.monotonic()
-            raised = getattr(e, "cause", None) is not None
-            self.lose(started, (CannotStart if raised else WorkerLost)(describe(e)))
+            # Ray's error has a cause if the worker itself has raised an exception.
+            has_raised = getattr(e, "cause", None) is not None
+            self.lose(starting, (CannotStart if has_raised else WorkerLost)(describe(e)))
             return
-        started.node = started.info.node
-        started.place = started.info.place
-        if not started.up.done():
-            started.up.set_result(started.info)
+        starting.node = starting.info.node
+        starting.place = starting.info.place
+        if not starting.started.done():
+            starting.started.set_result(starting.info)
 
     def least_used_beside(self, starting: PoolWorker) -> PoolWorker | None:
-        """Return an idle worker on the same node with one of the same resources.
+        """Return the idle worker on the same node that was not used for the longest time.
 
-        Among several workers, return the least recently used one. Return None if there is none.
+        The worker holds at least one of the resources that the starting worker needs. Return None
+        if there is no such worker.
         """
         names = dict(starting.resources).keys()
         idle = [
-            one
-            for one in self.workers.values()
-            if one.phase is Phase.IDLE
-            and one.node == starting.node
-            and names & dict(one.resources).keys()
+            other
+            for other in self.workers.values()
+            if other.phase is Phase.IDLE and other.node == starting.node
         ]
-        return min(idle, key=lambda one: one.used, default=None)
+        closable = [other for other in idle if names & dict(other.resources).keys()]
+        return min(closable, key=lambda other: other.used, default=None)
 
     def lose(self, lost: PoolWorker, reason: Exception) -> None:
         """Remove a worker, and kill its process if it is alive.
@@ -111,10 +114,10 @@ class WorkerProcesses:
         self.workers.pop(lost.id, None)
         if lost.gang is not None:
             lost.gang.broken = True
-        if not lost.up.done():
-            lost.up.set_exception(reason)
-            # Marks the exception as retrieved. Otherwise asyncio would log it if no trial waits.
-            lost.up.exception()
+        if not lost.started.done():
+            lost.started.set_exception(reason)
+            # Mark the exception as retrieved. Otherwise asyncio would log it if no trial waits.
+            lost.started.exception()
         for answer in lost.answers.values():
             if not answer.done():
                 answer.set_exception(reason)
@@ -133,8 +136,8 @@ class WorkerProcesses:
             RayError: The call raised an exception, or Ray could not reach the process.
         """
         result = asyncio.ensure_future(reference)
-        # Marks an exception as retrieved that comes after the worker was lost.
-        result.add_done_callback(lambda late: late.cancelled() or late.exception())
+        # Mark an exception as retrieved that comes after the worker was lost.
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([result, called.gone], return_when=asyncio.FIRST_COMPLETED)
         if not result.done() and called.lost is not None:
             raise called.lost
@@ -146,11 +149,12 @@ class WorkerProcesses:
         If the connection to a worker on another node has ended, Ray does not know at first whether
         the process or its node was lost. The trial is then not to blame.
         """
-        await self._nodes.look()
-        why = describe(error)
-        lost_node = called.info is not None and called.info.node not in self._nodes.resources
-        unknown = called.node != self._nodes.here and isinstance(error, ActorUnavailableError)
-        return WorkerLost(why, lost_node or unknown or why == exit_causes.NODE_LOST)
+        await self._nodes.refresh()
+        reason = describe(error)
+        node_is_lost = called.info is not None and called.info.node not in self._nodes.resources
+        is_unknown = called.node != self._nodes.here and isinstance(error, ActorUnavailableError)
+        blameless = node_is_lost or is_unknown or reason == exit_causes.NODE_LOST
+        return WorkerLost(reason, blameless)
 
     def remove_dead(self, now: float) -> None:
         """Remove the workers that have died.
@@ -158,25 +162,26 @@ class WorkerProcesses:
         Args:
             now: Current time of the monotonic clock.
         """
-        # Otherwise, this process was suspended and missed heartbeats.
-        in_time = now - self._looked <= HEARTBEAT_EVERY
-        self._looked = now
-        for one in list(self.workers.values()):
-            if not in_time and one.heartbeat is not None:
-                one.heartbeat = now
-            if (reason := self.reason_of_death(one, now)) is not None:
-                log.warning("%s is lost: %s", one.id, reason)
-                self.lose(one, reason)
+        # If this process itself was suspended, it has missed heartbeats.
+        was_suspended = now - self._last_check > HEARTBEAT_EVERY
+        self._last_check = now
+        for known in list(self.workers.values()):
+            if was_suspended and known.heartbeat is not None:
+                known.heartbeat = now
+            if (reason := self.reason_of_death(known, now)) is not None:
+                log.warning("%s is lost: %s", known.id, reason)
+                self.lose(known, reason)
 
-    def reason_of_death(self, one: PoolWorker, now: float) -> WorkerLost | None:
+    def reason_of_death(self, known: PoolWorker, now: float) -> WorkerLost | None:
         """Return why a worker must be removed; None if the worker is alive."""
-        if one.info is not None and one.node not in self._nodes.resources:
-            return WorkerLost(exit_causes.NODE_LOST, blameless=True)
-        if one.info is not None and one.node == self._nodes.here and not is_alive(one.info.pid):
-            return WorkerLost(exit_causes.KILLED)
-        if one.heartbeat is not None and now - one.heartbeat > self.job.heartbeat_timeout:
+        if known.info is not None:
+            if known.node not in self._nodes.resources:
+                return WorkerLost(exit_causes.NODE_LOST, blameless=True)
+            if known.node == self._nodes.here and not is_alive(known.info.pid):
+                return WorkerLost(exit_causes.KILLED)
+        if known.heartbeat is not None and now - known.heartbeat > self.job.heartbeat_timeout:
             return WorkerLost(
-                f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s "
+                f"the worker sent no heartbeat for {now - known.heartbeat:.0f} s "
                 "(limits.heartbeat_timeout)",
                 blameless=True,
             )
@@ -196,15 +201,15 @@ class WorkerProcesses:
             Number, method and arguments of the call; None if there was no call for
             `HEARTBEAT_EVERY` seconds.
         """
-        if (one := self.workers.get(worker_id)) is None:
+        if (caller := self.workers.get(worker_id)) is None:
             await asyncio.sleep(HEARTBEAT_EVERY)
             return None
-        one.heartbeat = clock.monotonic()
+        caller.heartbeat = clock.monotonic()
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(one.calls.get(), HEARTBEAT_EVERY)
+            return await asyncio.wait_for(caller.calls.get(), HEARTBEAT_EVERY)
         return None
 
-    def answered(self, worker_id: str, number: int, error: str | None) -> None:
+    def record_answer(self, worker_id: str, number: int, error: str | None) -> None:
         """Record that a worker has carried out a call.
 
         Args:
@@ -212,8 +217,8 @@ class WorkerProcesses:
             number: Number of the call.
             error: Traceback of the exception that the method raised; None if the method returned.
         """
-        one = self.workers.get(worker_id)
-        answer = None if one is None else one.answers.get(number)
+        caller = self.workers.get(worker_id)
+        answer = None if caller is None else caller.answers.get(number)
         if answer is None or answer.done():
             return
         if error is None:

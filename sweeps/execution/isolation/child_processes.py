@@ -12,6 +12,7 @@ import psutil
 # Environment variable of the processes that a loop starts. Its value, the mark, is the trial's
 # folder followed by /RANK.
 MARK = "SWEEPS_PROCESS_OF"
+# Time limit in seconds for the end of killed processes.
 END_WITHIN = 5.0
 # Parts of the command lines of libraries' helper processes. A helper process is also used by later
 # trials, and ends with this process.
@@ -50,16 +51,19 @@ def end(mark: str, before: Collection[int] | None = None) -> int:
     for pid in candidates:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
-            is_mine = process.uids().real == os.getuid()
-            if is_mine and (process in descendants or _is_marked(process, mark)):
-                if any(helper in part for part in process.cmdline() for helper in HELPERS):
-                    continue
-                process.kill()
-                ended.append(process)
+            if process.uids().real != os.getuid():
+                continue
+            if process not in descendants and not _is_marked(process, mark):
+                continue
+            if any(helper in part for part in process.cmdline() for helper in HELPERS):
+                continue
+            process.kill()
+            ended.append(process)
     psutil.wait_procs(ended, END_WITHIN)
     return len(ended)
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
+    """Return whether the mark of a process is `mark`, or begins with it before a slash."""
     value: str = process.environ().get(MARK, "")
     return value == mark or value.startswith(f"{mark}/")

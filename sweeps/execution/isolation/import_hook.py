@@ -26,13 +26,13 @@ class ImportHook(MetaPathFinder):
         """Return the spec that the other finders find for the module; None for other modules."""
         if name != self.module:
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path.remove(self)  # so that the next line asks only the other finders
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+            original = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                execute(module)
+                original(module)
                 self.function(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]

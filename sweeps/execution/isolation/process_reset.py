@@ -48,7 +48,7 @@ class ResetResult:
 
 
 @contextlib.contextmanager
-def isolated(mark: str = "") -> Iterator[ResetResult]:
+def isolate_trial(mark: str = "") -> Iterator[ResetResult]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
@@ -61,12 +61,12 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     threads = set(threading.enumerate())
     environment = dict(os.environ)
     folder = working_directory()
-    path = list(sys.path)
+    import_path = list(sys.path)
     arguments = list(sys.argv)
     streams = (sys.stdin, sys.stdout, sys.stderr)
     filters = warnings.filters[:]
-    loggers = _loggers()
-    handlers = _handlers()
+    loggers = _logger_states()
+    signal_handlers = _signal_handlers()
     settings = torch_state.settings()
     if mark:
         os.environ[child_processes.MARK] = mark
@@ -77,16 +77,16 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         if any(getattr(stream, "closed", False) for stream in streams):
             reset.broken = "the training loop closed a standard stream"
         else:
-            reset.broken = _joined_cluster() or _running_user_thread(threads)
+            reset.broken = _find_joined_cluster() or _find_user_thread(threads)
         sys.stdin, sys.stdout, sys.stderr = streams
         os.chdir(folder)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
-        sys.path[:] = path
+        sys.path[:] = import_path
         sys.argv[:] = arguments
         warnings.filters[:] = filters  # type: ignore[index]
-        _restore_handlers(handlers)
+        _restore_signal_handlers(signal_handlers)
         _restore_loggers(loggers)
         torch_state.restore(settings)
         if mark:
@@ -95,7 +95,7 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         torch_state.empty_cuda()
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Exempt all objects that exist now from garbage collection, so that a reset is fast."""
     gc.collect()
     gc.freeze()
@@ -121,24 +121,28 @@ def excess_growth(first: int, now: int) -> str | None:
 # ---- what cannot be reset
 
 
-def _joined_cluster() -> str | None:
+def _find_joined_cluster() -> str | None:
     """Return a message if the loop has joined a cluster of TensorFlow or JAX; else None.
 
     Such a process cannot join another cluster later.
     """
-    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-    tensorflow = (
-        getattr(context, "_server_def", None),
-        getattr(context, "_collective_ops_server_def", None),
+    tensorflow = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    jax = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    connections = (
+        getattr(tensorflow, "_server_def", None),
+        getattr(tensorflow, "_collective_ops_server_def", None),
+        getattr(jax, "client", None),
     )
-    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    if (*tensorflow, getattr(state, "client", None)) == (None, None, None):
+    if connections == (None, None, None):
         return None
     return "the training loop joined a cluster of TensorFlow or JAX, which a process cannot leave"
 
 
-def _running_user_thread(before: set[threading.Thread]) -> str | None:
-    """Return a message about a new thread that runs the user's code and does not end soon."""
+def _find_user_thread(before: set[threading.Thread]) -> str | None:
+    """Return a message about a new thread that runs the user's code and does not end soon.
+
+    Return None if there is no such thread.
+    """
     until = time.monotonic() + THREADS_END_WITHIN
     for thread in set(threading.enumerate()) - before:
         if user_code.runs_in(thread):
@@ -151,14 +155,15 @@ def _running_user_thread(before: set[threading.Thread]) -> str | None:
 # ---- signals, logging
 
 
-def _handlers() -> dict[int, Handler]:
-    """Return the handlers of signals. Only the main thread can change them."""
+def _signal_handlers() -> dict[int, Handler]:
+    """Return the handlers of signals; {} outside of the main thread, which cannot change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.getsignal(number) for number in SIGNALS}
 
 
-def _restore_handlers(before: dict[int, Handler]) -> None:
+def _restore_signal_handlers(before: dict[int, Handler]) -> None:
+    """Restore the handlers that `_signal_handlers` has returned, and cancel a timer of the loop."""
     if before:
         signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in before.items():
@@ -189,18 +194,21 @@ class LoggerState:
             logger.setLevel(self.level)
 
 
-def _loggers() -> dict[logging.Logger, LoggerState]:
-    known = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+def _logger_states() -> dict[logging.Logger, LoggerState]:
+    """Return the settings of all loggers."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     return {
-        one: LoggerState(list(one.handlers), one.level, one.propagate, disabled=one.disabled)
-        for one in known
-        if isinstance(one, logging.Logger)
+        logger: LoggerState(
+            list(logger.handlers), logger.level, logger.propagate, disabled=logger.disabled
+        )
+        for logger in loggers
+        if isinstance(logger, logging.Logger)  # and not a placeholder for the parent of a logger
     }
 
 
 def _restore_loggers(before: dict[logging.Logger, LoggerState]) -> None:
     """Restore all loggers. New loggers of installed packages keep their settings."""
-    logging.disable(logging.NOTSET)
-    for logger in _loggers():
+    logging.disable(logging.NOTSET)  # undo a call of `logging.disable` by the loop
+    for logger in _logger_states():
         if logger in before or not user_code.is_installed(logger.name.partition(".")[0]):
             before.get(logger, LoggerState()).restore(logger)

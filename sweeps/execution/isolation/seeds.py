@@ -13,7 +13,7 @@ from .import_hook import ImportHook
 
 
 @contextlib.contextmanager
-def seeded(seed: int, threads: int) -> Iterator[None]:
+def seed_trial(seed: int, threads: int) -> Iterator[None]:
     """Seed `random`, NumPy and torch before the `with` block, and set torch's number of threads.
 
     If torch is not imported yet, it is seeded when the block imports it. Without this, the first

@@ -5,12 +5,16 @@ import os
 import sys
 from typing import Any
 
-# The settings of torch after its import: a trial may be the first to import torch.
+# The result of `settings` right after the import of torch: a trial may be the first to import it.
 DEFAULTS = ("torch.float32", "cpu", True, "highest", False, False, (False, False))
 
 
 def settings() -> tuple[Any, ...]:
-    """Return the settings of torch that loops often change."""
+    """Return the settings of torch that loops often change.
+
+    They are the default type, the default device, whether gradients are enabled, the precision of
+    matrix products, two settings of cuDNN, and two of deterministic algorithms.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return DEFAULTS
@@ -33,29 +37,27 @@ def restore(before: tuple[Any, ...]) -> None:
     if settings() == before:
         return
     torch = sys.modules["torch"]
-    dtype, device, grad, precision, benchmark, deterministic, algorithms = before
+    dtype, device, grad, precision, benchmark, deterministic, (enabled, warn_only) = before
     torch.set_default_dtype(getattr(torch, dtype.removeprefix("torch.")))
     torch.set_default_device(None if device == "cpu" else device)
     torch.set_grad_enabled(grad)
     torch.set_float32_matmul_precision(precision)
     torch.backends.cudnn.benchmark = benchmark
     torch.backends.cudnn.deterministic = deterministic
-    torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
+    torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
 
 
 def groups() -> frozenset[Any]:
     """Return the process groups of `torch.distributed` in this process; empty if there are none."""
     torch = sys.modules.get("torch")
-    if (
-        torch is None
-        or not torch.distributed.is_available()
-        or not torch.distributed.is_initialized()
-    ):
+    if torch is None or not torch.distributed.is_available():
+        return frozenset()
+    if not torch.distributed.is_initialized():
         return frozenset()
     return frozenset(torch.distributed.distributed_c10d._world.pg_map)
 
 
-def group_of_one(gpu: bool) -> frozenset[Any]:
+def create_group_of_one(gpu: bool) -> frozenset[Any]:
     """Create a process group of `torch.distributed` with only this process, unless there is one.
 
     Also set the environment variables, such as `RANK` and `WORLD_SIZE`, that Ray Train sets.

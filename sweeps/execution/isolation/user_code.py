@@ -27,7 +27,7 @@ def runs_in(thread: threading.Thread) -> bool:
     return code is not None and is_user_code(code.co_filename)
 
 
-# Whether a source file is part of the user's code.
+# `is_users_file`, which reads the file system, with its results cached.
 is_user_code = functools.cache(is_users_file)
 
 

@@ -5,7 +5,7 @@ private parts of Ray (ray/data/_internal). The contract test,
 tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
 """
 
-from collections.abc import Callable
+import functools
 from typing import Any, NoReturn
 
 import ray
@@ -30,7 +30,7 @@ class DatasetIterator(DataIteratorImpl):
 
     def refusal(self, name: str) -> AttributeError:
         """Return the error for a method of a `Dataset`, which says what to do instead."""
-        return LazyData(f"{name}: {REFUSAL}; {_instead(name)}")
+        return LazyData(_refusal(name))
 
 
 class Shard(DatasetIterator):
@@ -78,7 +78,7 @@ class LazyData(RuntimeError, AttributeError):
 
 
 # Methods of a Dataset that run Ray tasks without the executor.
-TASKS = (
+METHODS_WITH_TASKS = (
     "split",
     "split_at_indices",
     "split_proportionately",
@@ -87,32 +87,24 @@ TASKS = (
     "to_numpy_refs",
     "to_pandas_refs",
 )
-
-
 REFUSAL = (
     "a training loop cannot transform a Ray Dataset, because the transformation would wait for "
     "CPUs that the trials hold"
 )
-
-
 INSTEAD = (
     "put the transformation into `space.preprocessor`, or transform the batches or the result of "
     "`to_pandas()`"
 )
-
-
 SHUFFLE = (
     "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or "
     "`iter_torch_batches` of the shard"
 )
 
 
-def _instead(what: str) -> str:
-    """Return a text that says what the user can do instead of a transformation.
-
-    Examples of transformations are `map_batches` and `random_shuffle`.
-    """
-    return SHUFFLE if "shuffle" in what.lower() else INSTEAD
+def _refusal(transformation: str) -> str:
+    """Return the message that refuses a transformation, such as `map_batches`."""
+    hint = SHUFFLE if "shuffle" in transformation.lower() else INSTEAD
+    return f"{transformation}: {REFUSAL}; {hint}"
 
 
 def read_data_in_place() -> None:
@@ -126,26 +118,20 @@ def read_data_in_place() -> None:
     """
     executor: Any = StreamingExecutor
     manager: Any = _StatsManager
-    plain = executor.execute
-
-    def refused(what: str) -> Callable[..., NoReturn]:
-        def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-            raise LazyData(f"{what}: {REFUSAL}; {_instead(what)}")
-
-        return refuse
+    original = executor.execute
 
     def execute(self: Any, dag: PhysicalOperator, *args: Any, **kwargs: Any) -> Any:
         # `take` and `show` slice without a task.
-        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
-        if not isinstance(reads, InputDataBuffer):
-            refused(
-                " -> ".join(
-                    op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)
-                )
-            )()
-        return plain(self, dag, *args, **kwargs)
+        source = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
+        if not isinstance(source, InputDataBuffer):
+            operators = [op for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)]
+            raise LazyData(_refusal(" -> ".join(op.name for op in operators)))
+        return original(self, dag, *args, **kwargs)
+
+    def refuse(dataset: Any, name: str, *args: Any, **kwargs: Any) -> NoReturn:
+        raise LazyData(_refusal(name))
 
     executor.execute = execute
-    for name in TASKS:
-        setattr(ray.data.Dataset, name, refused(name))
+    for name in METHODS_WITH_TASKS:
+        setattr(ray.data.Dataset, name, functools.partialmethod(refuse, name))
     manager.update_iteration_metrics = lambda *args, **kwargs: None

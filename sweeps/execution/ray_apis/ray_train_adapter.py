@@ -80,11 +80,9 @@ class Context(TrainContext):
         """Return the name of the sweep, a hyphen and the id of the trial; "" between trials."""
         return "" if self._session is None else self._session.name
 
-    def get_trial_name(
-        self,
-        # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call
-        # them.
-    ) -> str:
+    # Train V2 deprecates the next two methods. Older tutorials of Ray still call them.
+
+    def get_trial_name(self) -> str:
         """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
 
@@ -291,17 +289,17 @@ def set_ranks(ranks: Ranks | None) -> None:
 
 
 @contextlib.contextmanager
-def in_place(session: Session) -> Iterator[None]:
-    """Within the block, functions of Ray in this process call `session`.
+def redirect_calls(session: Session) -> Iterator[None]:
+    """Let functions of Ray in this process call `session` while the `with` block runs.
 
     They are the functions of `ray.train`, `ray.tune` and `ray.air.session`.
     """
     utils = Utils(session.ranks, session)
     set_train_fn_utils(utils)
-    place: Any = first_version
-    place._session = TuneSession(session, utils.get_context())
+    module: Any = first_version  # Its types lack the private attribute.
+    module._session = TuneSession(session, utils.get_context())
     try:
         yield
     finally:
-        place._session = None
+        module._session = None
         set_ranks(session.ranks)

@@ -6,7 +6,7 @@ This file alone knows how Ray Tune behaves:
   `TrialSource`, which makes the decisions.
 - Tune does not call its scheduler while it waits for a trial to start. The searcher polls instead.
 - Tune keeps only the text of an error of its searcher and its scheduler, and sometimes calls them
-  again afterwards. `Calls` keeps the first error.
+  again afterwards. `SourceCalls` keeps the first error.
 - Tune reserves resources and starts an actor for each trial. In a sweep, the pool's workers run the
   trials, so this actor would only pass messages on. It would cost a process of 100 MB, two seconds
   of imports, and an additional call for each message. Instead, Tune gets a `_PoolTrial` in place of
@@ -79,7 +79,7 @@ def run(source: TrialSource, pool: Any, folder: Path, concurrency: int, samples:
         SweepsError: Ray ended processes of the sweep, because a node ran low on memory.
         Exception: The first error that a method of the source raised.
     """
-    calls = Calls(source)
+    calls = SourceCalls(source)
     tuner = tune.Tuner(
         Trainable,
         tune_config=tune.TuneConfig(
@@ -98,7 +98,7 @@ def run(source: TrialSource, pool: Any, folder: Path, concurrency: int, samples:
         ),
     )
     try:
-        with trials_run_in(pool):
+        with run_trials_in(pool):
             tuner.fit()
     except Exception as e:
         if calls.error is not None:  # Ray Tune has converted this error to text.
@@ -106,16 +106,15 @@ def run(source: TrialSource, pool: Any, folder: Path, concurrency: int, samples:
         # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
         if LOW_ON_MEMORY in str(e):
             log.exception("a node ran low on memory")
-            text = (
+            command = f"{resume_command(folder)} --set limits.max_concurrent_trials=N"
+            raise SweepsError(
                 "Ray ended processes of the sweep, because a node ran low on memory. The study is "
-                "safe. To continue the sweep with fewer"
-            )
-            hint = f"{resume_command(folder)} --set limits.max_concurrent_trials=N"
-            raise SweepsError(f"{text} trials at once: {hint}") from None
+                f"safe. To continue the sweep with fewer trials at once: {command}"
+            ) from None
         raise
 
 
-class Calls:
+class SourceCalls:
     """Context manager around calls of a source. It keeps the first error.
 
     Attributes:
@@ -153,10 +152,10 @@ class Calls:
 class TrialSearcher(Searcher):
     """Searcher that starts the source's next trial when Tune asks for a configuration."""
 
-    def __init__(self, calls: Calls):
+    def __init__(self, calls: SourceCalls):
         super().__init__()
         self._calls = calls
-        self._started: dict[str, str] = {}  # Maps Tune's id of a trial to the id in the sweep.
+        self._started: dict[str, str] = {}  # the id in the sweep, by Tune's id of the trial
 
     def suggest(self, trial_id: str) -> Any:
         """Start the next trial of the sweep as Tune's trial `trial_id`.
@@ -169,7 +168,8 @@ class TrialSearcher(Searcher):
         try:
             with self._calls as source:
                 started = source.start_trial()
-                if started is None and not self._started:  # Tune waits, and does not poll.
+                # If no trial runs, Tune only waits, and the scheduler does not poll.
+                if started is None and not self._started:
                     source.poll()
                     started = source.start_trial()
         except StopIteration:
@@ -201,7 +201,7 @@ class TrialSearcher(Searcher):
 class _Scheduler(FIFOScheduler):
     """Scheduler that passes updates of trials to the source, and returns its decision to Tune."""
 
-    def __init__(self, calls: Calls):
+    def __init__(self, calls: SourceCalls):
         super().__init__()  # type: ignore[no-untyped-call]
         self._calls = calls
 
@@ -236,12 +236,8 @@ class Trainable(tune.Trainable):
     """
 
 
-def trials_run_in(pool: Any) -> contextlib.AbstractContextManager[object]:
-    """Return a context manager that lets Ray Tune run all trials in a pool.
-
-    Args:
-        pool: Handle of the pool.
-    """
+def run_trials_in(pool: Any) -> contextlib.AbstractContextManager[object]:
+    """Return a context manager that lets Ray Tune run all trials in a pool, given its handle."""
     manager = functools.partial(_PoolResources, pool)
     return patch.object(tune_controller, "PlacementGroupResourceManager", manager)
 
@@ -265,7 +261,7 @@ class _PoolResources(ResourceManager):
         return True
 
     def acquire_resources(self, resource_request: ResourceRequest) -> AcquiredResources:
-        return _InPool(resource_request, self._pool)
+        return _PoolAcquired(resource_request, self._pool)
 
     def free_resources(self, acquired_resource: AcquiredResources) -> None:
         pass
@@ -275,8 +271,8 @@ class _PoolResources(ResourceManager):
 
 
 @dataclass
-class _InPool(AcquiredResources):
-    """Resources of one trial.
+class _PoolAcquired(AcquiredResources):
+    """Resources of one trial, as Tune sees them.
 
     Before Tune starts a trial's actor, it passes the actor's class to this object. This object
     returns a stand-in for the class. When Tune then calls `remote` of the stand-in, the call

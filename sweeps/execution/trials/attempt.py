@@ -10,7 +10,7 @@ from sweeps.core import clock
 from sweeps.core.host import exit_causes
 from sweeps.core.trial import State
 from sweeps.data.prepared_data import PreparedData
-from sweeps.execution.gangs.data_affinity import keep, room_of
+from sweeps.execution.gangs.data_affinity import cache_capacity, data_to_keep
 from sweeps.execution.gangs.data_requests import is_data_loss
 from sweeps.execution.gangs.pool_worker import Gang, PoolWorker, WorkerLost, describe
 from sweeps.execution.messages import Assignment, AttemptId, Data, Ended
@@ -29,7 +29,7 @@ PEERS_END_WITHIN = 10.0
 # leaves the gang.
 RETURNED_LEAVE_AFTER = 30.0
 # Interval between two checks of `limits.report_timeout`, in seconds.
-LOOK_EVERY = 0.5
+CHECK_INTERVAL = 0.5
 
 
 class Attempt:
@@ -60,7 +60,7 @@ class Attempt:
         """Run the attempt, and return its result."""
         running = self._running
         services = self._services
-        running.asks = services.elastic.may_change(running, self._size)
+        running.may_change_size = services.elastic.may_change_size(running, self._size)
         if self._number > 1:
             await services.delete_incomplete(running)
         assignments = self._assignments()
@@ -69,8 +69,8 @@ class Attempt:
             services.spawn(self._run_rank(worker, assignment))
             for worker, assignment in zip(self._gang.workers, assignments, strict=True)
         ]
-        late = await self._await_ranks()
-        if late is None:
+        time_limit_error = await self._await_ranks()
+        if time_limit_error is None:
             if any(isinstance(result, WorkerLost) for result in self._results):
                 # Otherwise a peer would wait for rows until the lost rank reads its own.
                 self._close_stream()
@@ -79,7 +79,7 @@ class Attempt:
             if result is None:  # The rank hangs, or waits for a peer that has raised an exception.
                 services.workers.processes.lose(worker, WorkerLost("killed"))
         self._close_stream()
-        outcome = self._outcome(late)
+        outcome = self._outcome(time_limit_error)
         await self._hide_secrets()
         return outcome
 
@@ -110,16 +110,16 @@ class Attempt:
         the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
         the operation then raises an exception in the peer.
         """
-        give_up = clock.monotonic() + PEERS_END_WITHIN
-        left: set[int] = set()
+        deadline = clock.monotonic() + PEERS_END_WITHIN
+        asked_to_leave: set[int] = set()
         self._running.answers.close()
         while pending := [rank for rank in self._ranks if not rank.done()]:
-            seconds = give_up - clock.monotonic()
+            seconds = deadline - clock.monotonic()
             if seconds <= 0:
                 return
             for rank, result in enumerate(self._results):
-                if isinstance(result, Ended) and rank not in left:
-                    left.add(rank)
+                if isinstance(result, Ended) and rank not in asked_to_leave:
+                    asked_to_leave.add(rank)
                     self._ask_to_leave(self._gang.workers[rank])
             await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
@@ -136,15 +136,17 @@ class Attempt:
         prepared = self._prepared
         workers = self._gang.workers
         keys = [f"{prepared.key}|{self._size}|{rank}" for rank in range(self._size)]
-        cached = all(key in dict(one.cached) for one, key in zip(workers, keys, strict=True))
+        is_cached = all(
+            key in dict(worker.cached) for worker, key in zip(workers, keys, strict=True)
+        )
         # The ranks of an elastic trial take their parts from a single dataset with all rows.
         whole = running.state.is_elastic and self._size > 1
-        data = None if cached else data_of(prepared, 1 if whole else self._size, whole)
+        data = None if is_cached else data_of(prepared, 1 if whole else self._size, whole)
         total = self._services.workers.nodes.total
-        room = room_of(total, running.trial.shape.of_size(self._size))
+        capacity = cache_capacity(total, running.trial.shape.of_size(self._size))
         assignments = []
         for worker, key, ranks in zip(workers, keys, self._gang.ranks, strict=True):
-            worker.cached = keep(worker.cached, key, prepared.size, room)
+            worker.cached = data_to_keep(worker.cached, key, prepared.size, capacity)
             assignments.append(
                 Assignment(
                     trial=running.trial,
@@ -157,7 +159,7 @@ class Attempt:
                     data=data,
                     checkpoint=running.state.checkpoint,
                     seconds=running.seconds,
-                    asks=running.asks,
+                    may_change_size=running.may_change_size,
                     row_steps=running.row_steps,
                     job=self._job,
                 )
@@ -194,7 +196,7 @@ class Attempt:
             services.elastic.answer_ranks(running)
         return ended
 
-    def _outcome(self, late: str | None) -> Ended | WorkerLost:
+    def _outcome(self, time_limit_error: str | None) -> Ended | WorkerLost:
         """Compute the result of the attempt from the results of its ranks.
 
         If a worker was lost, the result is this loss, even if other ranks raised exceptions. The
@@ -202,28 +204,22 @@ class Attempt:
         raises an exception when a peer dies.
 
         Args:
-            late: Message about an exceeded time limit; None if no limit was exceeded.
+            time_limit_error: Message about an exceeded time limit; None if no limit was exceeded.
         """
         results = self._results
         self._mark_broken(results)
-        if late is not None:
-            return Ended(0, State.FAIL, late)
+        if time_limit_error is not None:
+            return Ended(0, State.FAIL, time_limit_error)
         losses = {rank: e for rank, e in enumerate(results) if isinstance(e, WorkerLost)}
         if losses:
             return self._main_loss(losses)
         ended = [result for result in results if isinstance(result, Ended)]
         failed = [e for e in ended if e.state is State.FAIL]
         if failed:
-            # Peers may raise because of the first error, so the first error is reported. Lost data
-            # and errors worth a retry have precedence.
-            times = self._running.last_update
-            first = min(
-                failed,
-                key=lambda e: (not is_data_loss(e.error), not e.retry, times.get(e.rank, 0.0)),
+            main = self._main_failure(failed)
+            return (
+                main if self._size == 1 else replace(main, error=f"rank {main.rank}: {main.error}")
             )
-            if self._size == 1:
-                return first
-            return replace(first, error=f"rank {first.rank}: {first.error}")
         if len({e.reports for e in ended}) > 1:
             rule = "all ranks must report the same number of times"
             counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in ended)
@@ -240,8 +236,21 @@ class Attempt:
             if not isinstance(result, Ended) or result.state is State.FAIL or result.disconnected:
                 self._gang.broken = True
 
+    def _main_failure(self, failed: list[Ended]) -> Ended:
+        """Return the failure that ended an attempt: lost data, else a failure to retry, else any.
+
+        Among several ones, return the first, because peers may raise because of the first error.
+        """
+        times = self._running.last_update
+        return min(
+            failed, key=lambda e: (not is_data_loss(e.error), not e.retry, times.get(e.rank, 0.0))
+        )
+
     def _main_loss(self, losses: dict[int, WorkerLost]) -> WorkerLost:
-        """Return the loss that ended an attempt. One that counts towards the limit comes first."""
+        """Return the loss that ended an attempt.
+
+        A loss that counts towards `limits.max_failures` has precedence over a blameless one.
+        """
         rank, loss = min(losses.items(), key=lambda pair: pair[1].blameless)
         if loss.blameless:
             return loss
@@ -260,33 +269,36 @@ class Attempt:
         pending = set(self._ranks)
         while pending:
             done, pending = await asyncio.wait(
-                pending, timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=CHECK_INTERVAL, return_when=asyncio.FIRST_COMPLETED
             )
             results = [rank.result() for rank in done]
             if any(isinstance(result, WorkerLost) or result.error for result in results):
                 return None
-            if pending and (late := await self._exceeded_limit()) is not None:
-                return late
-            self._part_from_returned()
+            if pending and (error := await self._find_exceeded_limit()) is not None:
+                return error
+            self._release_returned_ranks()
         return None
 
-    async def _exceeded_limit(self) -> str | None:
+    async def _find_exceeded_limit(self) -> str | None:
         """Return a message about a time limit that a trial has exceeded; None if there is none."""
         running = self._running
-        limit = self._job.trial_timeout
-        silence = self._job.report_timeout
-        if limit is not None and running.spent() > limit + STACKS_WITHIN:
-            logs = "the log of each rank has the stack of every thread"
-            return f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
-        if silence is not None and running.overdue(silence):
+        trial_timeout = self._job.trial_timeout
+        report_timeout = self._job.report_timeout
+        # The ranks themselves write their stacks after `trial_timeout`.
+        if trial_timeout is not None and running.seconds_spent() > trial_timeout + STACKS_WITHIN:
+            return (
+                f"the trial took longer than `limits.trial_timeout` ({trial_timeout:g} s); the log "
+                "of each rank has the stack of every thread"
+            )
+        if report_timeout is not None and running.find_overdue(report_timeout):
             # Other ranks may wait for the late rank, and exceed the limit too.
             await asyncio.sleep(STACKS_WITHIN)
-            if late := running.overdue(silence):
-                rule = f"a rank must report within `limits.report_timeout` ({silence:g} s)"
+            if late := running.find_overdue(report_timeout):
+                rule = f"a rank must report within `limits.report_timeout` ({report_timeout:g} s)"
                 return "\n".join([*map(str, late), rule])
         return None
 
-    def _part_from_returned(self) -> None:
+    def _release_returned_ranks(self) -> None:
         """Make ranks that have returned leave the gang if the others have been silent for long.
 
         If a peer waits for such a rank in a collective operation, the operation then raises an

@@ -1,7 +1,6 @@
 """The parts of checkpoints that the ranks of a trial have written.
 
-The module is pure: it does not use Ray and never waits. Everything else that is known of a trial is
-in its `TrialState`.
+The module is pure: it does not use Ray and never waits.
 
 A checkpoint is complete if every rank has contributed its part. Messages from ranks may arrive
 twice or out of order.
@@ -32,22 +31,26 @@ class CheckpointParts:
 
     ranks: int
     keep_latest: int = 1
-    # Names of the complete checkpoints that exist. The latest checkpoint is last.
+    # Names of the complete checkpoints that exist, the latest last. The dict is an ordered set.
     _stored: dict[str, None] = field(default_factory=dict)
-    # Names of the checkpoints that the driver's record may name, and the names that it has after
-    # it stores what was last sent.
-    _named: set[str] = field(default_factory=set)
-    _named_next: set[str] = field(default_factory=set)
+    # Names of the checkpoints that the driver's record may have now
+    _recorded: set[str] = field(default_factory=set)
+    # Names that the record has when the driver has stored what was last sent
+    _recorded_next: set[str] = field(default_factory=set)
+    # Latest step of each rank, or `ENDED`
     _steps: dict[int, int] = field(default_factory=dict)
-    # Latest step of each rank that has raised an exception.
+    # Latest step of each rank that has raised an exception
     _failed: dict[int, int] = field(default_factory=dict)
+    # Parts of the incomplete checkpoints, by step and rank
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
-    _restored: bool = False  # The folder may have more checkpoints than the record names.
+    # True if the trial's folder may have more checkpoints than the record names
+    _restored: bool = False
 
     def restore(self, recorded: TrialState) -> None:
         """Take over the checkpoints of a trial that continues."""
         self._stored = dict.fromkeys(_names_in(recorded))
-        self._named, self._named_next = set(self._stored), set(self._stored)
+        self._recorded = set(self._stored)
+        self._recorded_next = set(self._stored)
         self._restored = True
 
     def begin(self, ranks: int) -> None:
@@ -77,23 +80,21 @@ class CheckpointParts:
         self._steps[update.rank] = max(self._steps.get(update.rank, 0), step)
         if failed:
             self._failed[update.rank] = update.step
-        done = self._steps | self._failed
-        whole = [
-            step
-            for step in sorted(self._parts)
-            if all(done.get(rank, 0) >= step for rank in range(self.ranks))
-        ]
+        # A rank that has failed writes no parts after its latest step.
+        last_steps = self._steps | self._failed
+        complete_up_to = min(last_steps.get(rank, 0) for rank in range(self.ranks))
         complete = []
-        for step in whole:
-            parts = self._parts.pop(step)
-            complete.append(parts[min(parts)])
+        for step in sorted(self._parts):
+            if step <= complete_up_to:
+                parts = self._parts.pop(step)
+                complete.append(parts[min(parts)])
         for checkpoint in complete:
             # A loop that started from scratch writes the same step again.
             self._stored.pop(checkpoint.name, None)
             self._stored[checkpoint.name] = None
         return complete
 
-    def to_delete(self, state: TrialState, existing: Collection[str]) -> list[str]:
+    def names_to_delete(self, state: TrialState, existing: Collection[str]) -> list[str]:
         """Return the names of the checkpoints to delete before another attempt.
 
         These checkpoints are incomplete or no longer needed. After `restore`, the first call also
@@ -109,32 +110,32 @@ class CheckpointParts:
             older = [name for name in self._stored if name not in newest]
             self._stored = dict.fromkeys([*older, *reversed(newest)])
             self._restored = False
-        kept = self.kept(state)
-        return [name for name in existing if name not in kept]
+        needed = self.names_to_keep(state)
+        return [name for name in existing if name not in needed]
 
-    def kept(self, state: TrialState) -> set[str]:
+    def names_to_keep(self, state: TrialState) -> set[str]:
         """Return the names of the checkpoints to keep.
 
         They are the latest ones, the best one, and any that the driver's record may still name.
         """
         latest = list(self._stored)[-self.keep_latest :]
-        return {*self._named, *_names_in(state), *latest}
+        return {*self._recorded, *_names_in(state), *latest}
 
-    def drop(self, state: TrialState) -> list[str]:
-        """Return the names of the checkpoints that exist and are no longer needed.
+    def drop_unneeded(self, state: TrialState) -> list[str]:
+        """Forget the checkpoints that are no longer needed, and return their names.
 
-        The caller must delete them; the next call omits them.
+        The caller must delete them.
         """
-        kept = self.kept(state)
-        gone = [name for name in self._stored if name not in kept]
-        for name in gone:
+        needed = self.names_to_keep(state)
+        unneeded = [name for name in self._stored if name not in needed]
+        for name in unneeded:
             del self._stored[name]
-        return gone
+        return unneeded
 
     def mark_sent(self, state: TrialState) -> None:
         """Record that the driver gets the state of the trial now."""
-        self._named_next = set(_names_in(state))
-        self._named |= self._named_next
+        self._recorded_next = set(_names_in(state))
+        self._recorded |= self._recorded_next
 
     def mark_recorded(self) -> None:
         """Record that the driver has stored the state that it last got.
@@ -142,7 +143,7 @@ class CheckpointParts:
         A checkpoint that the driver had recorded before, and that another one replaced, may now be
         deleted.
         """
-        self._named &= self._named_next
+        self._recorded &= self._recorded_next
 
     @property
     def latest_step(self) -> int:

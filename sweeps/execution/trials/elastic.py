@@ -32,7 +32,7 @@ class ElasticGangs:
         self.all_started = False
         self.without_workers: set[str] = set()
 
-    def may_change(self, running: RunningTrial, size: int) -> bool:
+    def may_change_size(self, running: RunningTrial, size: int) -> bool:
         """Return whether the gang of the trial may change its size during this attempt.
 
         Args:
@@ -47,32 +47,29 @@ class ElasticGangs:
         return nodes_may_join or size < allocation.largest_gang(shape, self.workers.cluster())
 
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
-        """If an elastic trial can start its next attempt at once, keep its workers.
+        """Keep the workers of an elastic trial, if its next attempt can start at once.
 
-        Also add the workers by which the gang grows. The next attempt can start at once in two
-        cases. First, the gang stopped in order to grow, and the additional workers are already
-        reserved. Second, workers were lost, and the remaining workers are enough for the trial.
+        The next attempt can start at once in two cases. First, the gang stopped in order to grow,
+        and the additional workers are already reserved. Second, workers were lost, and the
+        remaining workers are enough for the trial.
 
         Returns:
             True if workers were kept. False if the trial ends, or must wait for workers like any
             other trial.
         """
-        joining = running.kept
-        running.kept = []
+        joining = running.next_workers
+        running.next_workers = []
         remaining = [
             worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY
         ]
-        lost = isinstance(outcome, WorkerLost)
-        # For example, TensorFlow's workers cannot join another gang.
-        if joining and not lost and len(remaining) < len(gang.workers):
+        was_lost = isinstance(outcome, WorkerLost)
+        # Some workers were closed. For example, TensorFlow's workers cannot join another gang.
+        if joining and not was_lost and len(remaining) < len(gang.workers):
             running.may_grow = False
-        resizes = lost or (bool(joining) and running.may_grow and running.yields)
-        if (
-            running.state.is_elastic
-            and resizes
-            and len(remaining) + len(joining) >= running.trial.shape.workers
-        ):
-            running.kept = [*remaining, *joining]
+        grows = bool(joining) and running.may_grow and running.yields
+        is_enough = len(remaining) + len(joining) >= running.trial.shape.workers
+        if running.state.is_elastic and (was_lost or grows) and is_enough:
+            running.next_workers = [*remaining, *joining]
             return True
         self.workers.give_back(joining)
         return False
@@ -81,30 +78,30 @@ class ElasticGangs:
         """Wait until all ranks of an elastic trial have reported a step, if its gang may change.
 
         Returns:
-            Whether the ranks continue. If not, the gang changes its size.
+            True if the ranks continue. False if the gang changes its size.
         """
-        if not running.asks:
+        if not running.may_change_size:
             return True
         answer = running.answers[step]
         self.answer_ranks(running)
         return await asyncio.shield(answer)
 
     def answer_ranks(self, running: RunningTrial) -> None:
-        """At a step that all ranks of an elastic trial reported, decide whether the gang grows.
+        """Decide whether the gang grows, at each step that all ranks have reported.
 
-        With a rank that has ended, the gang keeps its size.
+        If a rank has ended, the gang keeps its size.
         """
         parts = running.parts
         for step, answer in sorted(running.answers.items()):
             if answer.done() or not parts.all_have_reached(step):
                 continue
             ended = any(parts.has_ended(rank) for rank in range(parts.ranks))
-            answer.set_result(ended or not self._grows(running, step))
-            for other in [other for other in running.answers if other < step]:
-                del running.answers[other]
+            answer.set_result(ended or not self._grow(running, step))
+            for earlier in [other for other in running.answers if other < step]:
+                del running.answers[earlier]
 
-    def _grows(self, running: RunningTrial, step: int) -> bool:
-        """Return whether a gang grows at this step. If so, reserve the additional workers."""
+    def _grow(self, running: RunningTrial, step: int) -> bool:
+        """Reserve additional workers for a gang at this step. Return False if it cannot grow."""
         checkpoint = running.state.checkpoint
         if checkpoint is None:
             return False
@@ -112,6 +109,6 @@ class ElasticGangs:
         joining = self.workers.grow(
             running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step
         )
-        running.kept = joining
+        running.next_workers = joining
         running.yields = bool(joining)
         return running.yields

@@ -14,8 +14,8 @@ MOST_BLAMELESS = 10
 
 
 @dataclass(frozen=True)
-class Again:
-    """The trial is tried again.
+class Retry:
+    """Decision to try the trial again.
 
     Attributes:
         reason: Reason why the attempt ended, in one line.
@@ -26,9 +26,9 @@ class Again:
     counts: FailureCounts
 
 
-def after_attempt(
+def decide_after_attempt(
     outcome: Ended | WorkerLost, counts: FailureCounts, max_failures: int, retry_on: Collection[str]
-) -> Ended | Again:
+) -> Ended | Retry:
     """Return how the trial ends, or that it is tried again.
 
     Args:
@@ -41,13 +41,13 @@ def after_attempt(
     if isinstance(outcome, WorkerLost) and outcome.blameless:
         counts = replace(counts, blameless=counts.blameless + 1)
         if counts.blameless < MOST_BLAMELESS:
-            return Again(str(outcome), counts)
-        return failed(
+            return Retry(str(outcome), counts)
+        return failure(
             f"the trial's workers or its data were lost {counts.blameless} times in a row, with no "
             f"report in between; the last loss: {outcome}"
         )
     if isinstance(outcome, WorkerLost) and LOST not in retry_on:
-        return failed(
+        return failure(
             f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {outcome}"
         )
     if isinstance(outcome, Ended) and not outcome.retry:
@@ -55,21 +55,21 @@ def after_attempt(
     counts = replace(counts, failures=counts.failures + 1)
     error = str(outcome) if isinstance(outcome, WorkerLost) else str(outcome.error)
     if counts.failures <= max_failures:
-        return Again(error.rstrip().rpartition("\n")[2], counts)
+        return Retry(error.rstrip().rpartition("\n")[2], counts)
     allowed = f"`limits.max_failures` allows only {max_failures}"
     if isinstance(outcome, WorkerLost):
-        return failed(
+        return failure(
             f"a worker process died in {counts.failures} attempts, and {allowed}; the last loss: "
             f"{error}"
         )
     if counts.failures == 1:
-        return failed(error)
-    return failed(
+        return failure(error)
+    return failure(
         f"{counts.failures} attempts failed with an exception that `limits.retry_on` lists, and "
         f"{allowed}; the last exception:\n{error}"
     )
 
 
-def failed(error: str) -> Ended:
+def failure(error: str) -> Ended:
     """Return the end of a trial that fails with this error."""
     return Ended(0, State.FAIL, error)

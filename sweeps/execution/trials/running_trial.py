@@ -91,12 +91,12 @@ class RunningTrial:
         yields: True if the ranks stop so that another attempt can continue from this step. False if
             they stop because the trial ends.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
-        kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must
-            wait for workers.
+        next_workers: Reserved workers with which an elastic trial starts its next attempt; empty if
+            it must wait for workers.
         may_grow: True if the gang of an elastic trial may grow. False after an attempt to grow, if
             workers could not join a larger gang.
-        asks: True if the gang may change its size in this attempt. The ranks then ask at each
-            report whether to continue.
+        may_change_size: True if the gang may change its size in this attempt. The ranks then ask at
+            each report whether to continue.
         answers: The answers of the pool to ranks that ask in this attempt whether to continue.
         task: Background task that runs the trial; None before it starts.
         changed: Event that is set when there may be progress for the driver.
@@ -132,8 +132,8 @@ class RunningTrial:
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
         self.workers: list[PoolWorker] = []
-        self.kept: list[PoolWorker] = []
-        self.asks = False
+        self.next_workers: list[PoolWorker] = []
+        self.may_change_size = False
         self.may_grow = True
         self._clear()
 
@@ -142,6 +142,7 @@ class RunningTrial:
         self.answers = StepAnswers()
         self.silent: dict[int, Silence] = {}
         self.last_update: dict[int, float] = {}
+        # By number of the exchange: the values by rank, and an event for the last value
         self._exchanges: dict[int, tuple[dict[int, Any], asyncio.Event]] = {}
         self._resumed: asyncio.Future[bool] | None = None
 
@@ -194,8 +195,8 @@ class RunningTrial:
         if self.ended is not None or attempt != self.state.attempt:
             return False
         new = new_reports(self.state, update.reports)
-        at = new[-1].time if new else clock.time()
-        event = replace(self._progress(), time=at, reports=new)
+        time = new[-1].time if new else clock.time()
+        event = replace(self._progress(), time=time, reports=new)
         latest = self.state.checkpoint.step if self.state.checkpoint is not None else 0
         failed = ended is not None and ended.state is State.FAIL
         complete = self.parts.add(update, latest, ended is not None, failed)
@@ -216,16 +217,16 @@ class RunningTrial:
             clock.time(),
             self.state.number,
             reports=(),
-            seconds=self.spent(),
+            seconds=self.seconds_spent(),
             worker_seconds=self.worker_seconds_spent(),
         )
 
     def _best(self, state: TrialState, complete: Sequence[Checkpoint]) -> Checkpoint | None:
-        """Return the checkpoint with the best model, given the new ones."""
+        """Return the checkpoint with the best model: one of the new ones, or `state.best`."""
         best = state.best
         for new in complete:
-            first = best is None or self._keeps_last
-            if first or (best and state.key_at(new.best_step) <= state.key_at(best.best_step)):
+            is_first = best is None or self._keeps_last
+            if is_first or (best and state.key_at(new.best_step) <= state.key_at(best.best_step)):
                 best = new
         return best
 
@@ -278,29 +279,30 @@ class RunningTrial:
         await complete.wait()
         return [values[other] for other in sorted(values)]
 
-    def spent(self) -> float:
+    def seconds_spent(self) -> float:
         """Return the seconds of the trial's attempts on workers, including the current attempt."""
-        return round(self.seconds + self._spent_now(), 4)
+        return round(self.seconds + self._attempt_seconds(), 4)
 
     def worker_seconds_spent(self) -> float:
         """Return the worker seconds of the trial, including the current attempt.
 
         Ten seconds on two workers are 20 worker seconds.
         """
-        return round(self.worker_seconds + self._spent_now() * self.parts.ranks, 4)
+        return round(self.worker_seconds + self._attempt_seconds() * self.parts.ranks, 4)
 
-    def _spent_now(self) -> float:
+    def _attempt_seconds(self) -> float:
+        """Return the seconds of the current attempt; 0 between attempts."""
         return clock.monotonic() - self.began if self.began is not None else 0.0
 
     def end_attempt(self) -> None:
         """Add the time of an attempt that has ended to `seconds` and `worker_seconds`."""
-        seconds = self._spent_now()
+        seconds = self._attempt_seconds()
         self.seconds += seconds
         self.worker_seconds += seconds * self.parts.ranks
         self.workers = []
         self.began = None
 
-    def overdue(self, limit: float) -> list[Silence]:
+    def find_overdue(self, limit: float) -> list[Silence]:
         """Return the notices of ranks that have not reported for at least `limit` seconds.
 
         The result is empty while the trial waits for the driver's decision, because ranks do not
@@ -312,15 +314,12 @@ class RunningTrial:
             self.silent[rank] for rank in sorted(self.silent) if self.silent[rank].seconds >= limit
         ]
 
-    def awaits(self, step: int) -> bool:
-        """Return whether the ranks wait for the driver's decision at this rung.
+    def accept_decision(self, step: int) -> bool:
+        """Record that the driver has decided at this rung. Return False if no rank waits for it."""
+        return self.leave_rung(step) and not self.decisions[step].done()
 
-        If so, record that the driver has decided.
-        """
-        return self.answered(step) and not self.decisions[step].done()
-
-    def answered(self, step: int) -> bool:
-        """Record that the driver has decided at this rung. Return False if rank 0 does not wait."""
+    def leave_rung(self, step: int) -> bool:
+        """Record that rank 0 no longer waits at this rung. Return False if it does not wait."""
         if self.rung != step:
             return False
         self.rung = self._sent_rung = None
@@ -329,12 +328,12 @@ class RunningTrial:
     def update_rungs(self, together: bool) -> None:
         """Ask the driver for decisions after a rank has reached a rung or has ended.
 
-        The driver is asked when rank 0 waits at a rung. If rank 0 has ended before the rung, stop
-        the ranks that wait at the rung.
+        If rank 0 has ended before the rung, stop the ranks that wait at the rung.
 
         Args:
-            together: True to ask the driver only when every rank has reached the rung. This is
-                True if the trial may continue from the checkpoint of the rung, as under PBT.
+            together: True to ask the driver when every rank has reached the rung, because the trial
+                may continue from the checkpoint of the rung, as under PBT. False to ask when rank 0
+                waits at the rung.
         """
         parts = self.parts
         if parts.has_ended(0) and not self.resumed.done():
@@ -345,7 +344,9 @@ class RunningTrial:
             # If the numbers of reports of the ranks differ, rank 0 may never reach this step.
             if parts.has_ended(0):
                 decision.set_result(False)
-            elif parts.all_have_reached(step) if together else parts.has_reached(0, step):
+                continue
+            reached = parts.all_have_reached(step) if together else parts.has_reached(0, step)
+            if reached:
                 self.rung = step
                 self.changed.set()
 
@@ -382,7 +383,7 @@ class RunningTrial:
         self.changed.set()
 
     def end(self, state: State) -> None:
-        """End the trial at once. Do nothing if the trial has ended.
+        """End the trial at once with a state. Do nothing if the trial has ended.
 
         A single worker may end the loop at its next report, and then stays warm. Other workers are
         killed at once, because the task that runs the trial is cancelled. If the trial can be

@@ -56,40 +56,40 @@ class TrialDriver:
                 fit = self.data_requests.request(running.trial.data, running.trial.preprocessor)
                 # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
                 if not fit.done():
-                    workers = running.kept
-                    running.kept = []
-                    self.workers.give_back(workers)
+                    self.workers.give_back(running.next_workers)
+                    running.next_workers = []
                 prepared = await asyncio.shield(fit)
                 outcome = await self._attempt(running, prepared)
-                yields = running.yields
+                has_yielded = running.yields
                 running.yields = False
-                if isinstance(outcome, Ended) and yields and outcome.state is State.PRUNED:
-                    continue
-                following = retry.after_attempt(
+                is_stopped = isinstance(outcome, Ended) and outcome.state is State.PRUNED
+                if has_yielded and is_stopped:
+                    continue  # with another attempt
+                decision = retry.decide_after_attempt(
                     outcome, running.state.failures, self.max_failures, self.services.job.retry_on
                 )
-                if isinstance(following, retry.Again):
-                    self._note_retry(running, following.reason)
-                    raised = isinstance(outcome, Ended)
-                    running.retry(following.reason, following.counts, after_exception=raised)
+                if isinstance(decision, retry.Retry):
+                    self._log_retry(running, decision.reason)
+                    has_raised = isinstance(outcome, Ended)
+                    running.retry(decision.reason, decision.counts, after_exception=has_raised)
                 else:
-                    running.finish(following)
+                    running.finish(decision)
             # The trial was stopped, but its workers died first.
             running.finish(Ended(0, State.PRUNED))
         except (RayTaskError, SweepsError) as e:
-            running.finish(retry.failed(str(getattr(e, "cause", None) or e)))
+            running.finish(retry.failure(str(getattr(e, "cause", None) or e)))
         except Exception:
-            running.finish(retry.failed(traceback.format_exc()))
+            running.finish(retry.failure(traceback.format_exc()))
         finally:
-            self.workers.give_back(running.kept)
+            self.workers.give_back(running.next_workers)
             self.elastic.without_workers.discard(running.trial.id)
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
-    def _note_retry(self, running: RunningTrial, reason: str) -> None:
-        """Write why an attempt has ended into two logs, if another attempt follows.
+    def _log_retry(self, running: RunningTrial, reason: str) -> None:
+        """Write why an attempt has ended into the log of the sweep and into that of rank 0.
 
-        They are the log of the sweep and the log of rank 0.
+        Do nothing if no other attempt follows.
         """
         if running.ended is not None or running.stopped:
             return
@@ -103,13 +103,12 @@ class TrialDriver:
         Return the result of the attempt.
         """
         running.stage = Stage.WAITING
-        started_before = running.state.failures.any
+        is_retry = running.state.failures.any
         try:
-            workers = running.kept
-            running.kept = []
-            workers = workers or await self.workers.reserve(
-                running.trial.shape, prepared.key, started_before
-            )
+            workers = running.next_workers
+            running.next_workers = []
+            if not workers:
+                workers = await self.workers.reserve(running.trial.shape, prepared.key, is_retry)
             running.stage = Stage.STARTING
             gang = await self.workers.form(workers, running.trial.shape)
         except WorkerLost as e:
@@ -141,6 +140,8 @@ class TrialDriver:
         self.data_requests.forget(trial.data, trial.preprocessor)
         for worker in gang.workers:
             worker.cached = tuple(
-                entry for entry in worker.cached if not entry[0].startswith(f"{key}|")
+                (own_key, size)
+                for own_key, size in worker.cached
+                if not own_key.startswith(f"{key}|")
             )
         return WorkerLost("the process that had prepared the data has died", blameless=True)

@@ -3,7 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from sweeps.core.files.checkpoint_files import checkpoint_names, delete_checkpoint, root_in
+from sweeps.core.files.checkpoint_files import (
+    checkpoint_names,
+    checkpoint_root_in,
+    delete_checkpoint,
+)
 from sweeps.execution.background import Background
 from sweeps.execution.gangs.worker_pool import WorkerPool
 from sweeps.execution.messages import Job, Labels
@@ -11,9 +15,9 @@ from sweeps.execution.messages import Job, Labels
 from .elastic import ElasticGangs
 from .running_trial import RunningTrial
 
-# After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The
-# trial often ends during this delay.
-ENDS_WITHIN = 0.05
+# After the end of a rank, the message to the driver is delayed by this time, in seconds. The trial
+# often ends during this delay, and one message is then enough.
+END_DELAY = 0.05
 
 
 class TrialServices:
@@ -55,22 +59,18 @@ class TrialServices:
         """
         self.delete_unneeded(running)
         if ended:
-            # The trial often ends right after this rank. After a short delay, one message to the
-            # driver is enough.
-            asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
+            asyncio.get_running_loop().call_later(END_DELAY, running.changed.set)
         else:
             running.changed.set()
 
     def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete those checkpoints of a trial that are no longer needed.
+        """Delete those checkpoints of a trial that are no longer needed, in the background.
 
-        A background thread deletes the files.
-
-        In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when
-        it has saved the study in the store.
+        If the sweep has a store, only add the checkpoints to `unneeded`. The driver calls
+        `delete_noted` when it has saved the study in the store.
         """
-        root = root_in(self.job.store, running.folder)
-        for name in running.parts.drop(running.state):
+        root = checkpoint_root_in(self.job.store, running.folder)
+        for name in running.parts.drop_unneeded(running.state):
             path = f"{root}/{name}"
             if self.job.store is None:
                 self._delete(path)
@@ -95,12 +95,12 @@ class TrialServices:
 
         The attempt may write checkpoints with the same names.
 
-        Deletions that have begun already must end, too. Otherwise, a slow one would delete what the
+        Wait for deletions that have begun already, too. Otherwise, a slow one would delete what the
         attempt writes.
         """
-        root = root_in(self.job.store, running.folder)
+        root = checkpoint_root_in(self.job.store, running.folder)
         names = await asyncio.to_thread(checkpoint_names, root)
-        for name in running.parts.to_delete(running.state, names):
+        for name in running.parts.names_to_delete(running.state, names):
             path = f"{root}/{name}"
             self.unneeded.pop(path, None)
             self._delete(path)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # For a gang of one, these backends are not used. For torch, `torch_state` creates a cheaper process
 # group; XGBoost and JAX need no group.
-ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
+UNUSED_ALONE = ("none", "torch", "xgboost", "jax")
 
 # References to the configuration classes of Ray Train's backends.
 CONFIGS = {
@@ -45,7 +45,7 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
         resources: Name and amount of each resource of one worker. The configurations of torch and
             JAX depend on its GPUs.
     """
-    config: Any = references.resolve(CONFIGS.get(backend, backend))
+    config: Any = references.resolve(CONFIGS.get(backend, backend))  # a class or an instance
     gpus = resources.get("GPU", 0)
     if backend == "torch":
         # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so
@@ -57,7 +57,7 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
     return result
 
 
-def user_problem(backend: str) -> str | None:
+def find_backend_problem(backend: str) -> str | None:
     """Import a backend that has the form `module:attr`, and check it.
 
     Returns:
@@ -70,10 +70,8 @@ def user_problem(backend: str) -> str | None:
         config = references.resolve(backend)
     except references.RefError as e:
         return str(e)
-    if not (
-        isinstance(config, BackendConfig)
-        or (isinstance(config, type) and issubclass(config, BackendConfig))
-    ):
+    config_class = config if isinstance(config, type) else type(config)
+    if not issubclass(config_class, BackendConfig):
         return (
             f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, "
             f"got {config!r}"
@@ -206,6 +204,7 @@ class Membership:
         Args:
             config: Configuration object of the backend, from `config_of`.
         """
+        # Not in a `with` block, because `exit_context` exits the context in a later call.
         context = config.train_func_context()
         context.__enter__()
         self._context = context

@@ -24,7 +24,7 @@ class DatasetCache:
         data: The prepared data.
         check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
-        kept: Objects that loops keep with `Current.cached`, by name.
+        cached_objects: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
         parts: The data of each step at which the loop trains on a part of the train rows; {} unless
             the scheduler counts rows.
@@ -34,7 +34,7 @@ class DatasetCache:
         self.data = data
         self.check = ray.get(data.check) if data.check is not None else None
         self.opened: dict[str, DataIterator] = {}
-        self.kept: dict[str, Any] = {}
+        self.cached_objects: dict[str, Any] = {}
         self.folds = tuple(map(DatasetCache, data.folds))
         self.parts = {step: DatasetCache(part) for step, part in data.parts.items()}
 
@@ -42,10 +42,8 @@ class DatasetCache:
         """Return a lazy Ray Dataset with all rows of a split, if the data is streamed."""
         return ray.get(self.data.shards[name][0])
 
-    def name_of(self, name: str) -> str:
-        """Return the name of a dataset.
-
-        If there is no such dataset, but the name is an alias of "valid", return "valid".
+    def resolve_name(self, name: str) -> str:
+        """Return the name of a dataset: `name`, or "valid" if `name` is one of its aliases.
 
         Raises:
             KeyError: The space has no dataset of this name, or the dataset is the test split.
@@ -70,13 +68,13 @@ class DatasetCache:
         """Return the part of a dataset that belongs to a rank.
 
         Args:
-            name: Name of the dataset; see `name_of`.
+            name: Name of the dataset; see `resolve_name`.
             ranks: Place of this process in its gang.
 
         Raises:
-            KeyError: See `name_of`.
+            KeyError: See `resolve_name`.
         """
-        name = self.name_of(name)
+        name = self.resolve_name(name)
         if self.data.stream:
             return ray_data_adapter.Stream(self.dataset(name))
         if name not in self.opened:

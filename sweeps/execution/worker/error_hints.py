@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+MOST_COLUMNS = 5  # the largest number of columns that a message lists for each dataset
 # torch and LightGBM say the first text, XGBoost one of the next two, and CatBoost the last one.
 _MEMORY_FULL = re.compile(
     r"\b(CUDA|HIP)\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on "
@@ -27,8 +28,8 @@ def gpu_memory_hint(error: BaseException) -> str | None:
         return None
     return (
         "space.scaling.resources_per_worker: the memory of the GPU is full; use smaller values "
-        "for the dimensions that need memory, such "
-        "as the batch size, or give each worker a larger part of a GPU with `GPU`"
+        "for the dimensions that need memory, such as the batch size, or give each worker a larger "
+        "part of a GPU with `GPU`"
     )
 
 
@@ -62,15 +63,15 @@ def missing_values_hint(
     # Each worker imports this module, and `sweeps.space` takes long to import.
     from sweeps.space.parse.key_suggestions import UNSEEN
 
-    where = "; ".join(
-        f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}"
-        for name, columns in missing.items()
-    )
+    places = []
+    for name, columns in missing.items():
+        more = " and more" * (len(columns) > MOST_COLUMNS)
+        places.append(f"{', '.join(columns[:MOST_COLUMNS])}{more} in {name}")
+    advice = f"add `SimpleImputer` to `space.preprocessor`; for categories, write {UNSEEN}"
     if any(step.name == "OrdinalEncoder" for step in steps) and "train" not in missing:
-        way = (
+        advice = (
             "`OrdinalEncoder` turns a category that the train split does not have into a missing "
             f"value; write {UNSEEN}"
         )
-    else:
-        way = f"add `SimpleImputer` to `space.preprocessor`; for categories, write {UNSEEN}"
-    return f"space.preprocessor: the preprocessor leaves missing values in {where}; {way}"
+    where = "; ".join(places)
+    return f"space.preprocessor: the preprocessor leaves missing values in {where}; {advice}"

@@ -21,7 +21,8 @@ from sweeps.core.loop_context import BEST_FOLD_STEP, Current
 from .loop_run import RankLoop, best_step
 from .trial_session import TrialSession
 
-STATE = "folds.json"
+# The file of a checkpoint with the results of the folds so far
+RESULTS_FILE = "folds.json"
 
 
 def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
@@ -74,18 +75,18 @@ def _report(
         session.report(mean_of(results), None, step)
         return
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, STATE).write_text(json.dumps({"results": results, "final": finals}))
+        Path(folder, RESULTS_FILE).write_text(json.dumps({"results": results, "final": finals}))
         session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder), step)
 
 
 def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Return the results and the final metrics of the folds in the trial's checkpoint.
 
-    Empty lists if there is no checkpoint.
+    Return empty lists if there is no checkpoint.
     """
     checkpoint = session.checkpoint()
     if checkpoint is None:
         return [], []
     with checkpoint.as_directory() as folder:
-        state = json.loads(Path(folder, STATE).read_text())
+        state = json.loads(Path(folder, RESULTS_FILE).read_text())
     return state["results"], state["final"]

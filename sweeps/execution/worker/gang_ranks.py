@@ -27,7 +27,7 @@ W = TypeVar("W", bound=GangMember)
 
 # With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while
 # a model of the last trial exists, and during the minute after that model was deleted.
-RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
+RECONNECTED_FOR_EACH_TRIAL = ("lightgbm",)
 # With these backends, a rank can leave the gang while a peer still works. Only a peer that waits
 # for the rank then fails.
 LEFT_SAFELY = ("torch",)
@@ -63,9 +63,15 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
     >>> [(r.rank, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["a", "a", "b"])]
     [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1)]
     """
-    order = list(dict.fromkeys(nodes))
+    distinct_nodes = list(dict.fromkeys(nodes))
     return tuple(
-        Ranks(rank, len(nodes), nodes[:rank].count(node), nodes.count(node), order.index(node))
+        Ranks(
+            rank,
+            world_size=len(nodes),
+            local_rank=nodes[:rank].count(node),
+            local_world_size=nodes.count(node),
+            node_rank=distinct_nodes.index(node),
+        )
         for rank, node in enumerate(nodes)
     )
 

@@ -33,32 +33,36 @@ URI = "MLFLOW_TRACKING_URI"
 RUN_ID = "MLFLOW_RUN_ID"
 EXPERIMENT_ID = "MLFLOW_EXPERIMENT_ID"
 # Limits for calls of a server. By default, MLflow retries for minutes.
-BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-# Seconds to wait for the tracker to create the run, and the same after a trial without a run.
-RUN_WITHIN, RUN_AGAIN = 10.0, 1.0
+CALL_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+# Seconds to wait for the tracker to create the run
+RUN_WITHIN = 10.0
+# The same if the tracker has created no run for an earlier trial
+RUN_WITHIN_AFTER_MISS = 1.0
+# Seconds between two looks for the run
 LOOK_EVERY = 0.1
-# After a call that failed and took longer than `SLOW` seconds, calls are skipped for `PAUSE`
-# seconds.
-SLOW, PAUSE = 1.0, 60.0
+# After a call that failed and took longer than `SLOW_CALL` seconds, calls are skipped for
+# `SKIP_SECONDS`.
+SLOW_CALL = 1.0
+SKIP_SECONDS = 60.0
 # Seconds for a database server to accept a connection.
 CONNECT_WITHIN = 5.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 # MLflow's functions that select a server or an experiment. If a loop selects others than those of
 # the sweep, its next run is a run of its own.
-SELECTING = ("set_tracking_uri", "set_experiment")
+SELECTING_FUNCTIONS = ("set_tracking_uri", "set_experiment")
 # Beginnings of the names of MLflow's functions that write to a run.
-LOGGING = ("log_", "set_tag", "delete_tag", "set_terminated", "update_run")
+LOGGING_PREFIXES = ("log_", "set_tag", "delete_tag", "set_terminated", "update_run")
 
 _current: TrialRun | None = None
 
 
-def watch(tracking: str | None) -> None:
+def prepare(tracking: str | None) -> None:
     """Prepare this process for loops that use MLflow.
 
     Args:
         tracking: The sweep's tracking URI; None if the sweep does not use MLflow.
     """
-    for name, value in BOUNDS.items():
+    for name, value in CALL_LIMITS.items():
         os.environ.setdefault(name, value)
     # The variables may name a run of the process that started the sweep.
     os.environ.pop(RUN_ID, None)
@@ -71,8 +75,8 @@ def watch(tracking: str | None) -> None:
 
 
 @contextlib.contextmanager
-def logged(run: TrialRun) -> Iterator[None]:
-    """Within the block, MLflow logs to this run. After the block, no run is active."""
+def log_to(run: TrialRun) -> Iterator[None]:
+    """Let MLflow log to this run while the `with` block runs. Then end all active runs."""
     global _current
     _current = run
     try:
@@ -96,7 +100,8 @@ class TrialRun:
         rank: Rank of this process.
     """
 
-    _missed = False  # Whether an earlier trial in this process has found no run.
+    # True if the latest trial in this process has found no run
+    _missed = False
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
         self.tracking = tracking
@@ -104,35 +109,37 @@ class TrialRun:
         self.rank = rank
         self._experiment: str | None = None
         self._skip_until = 0.0
-        self._said: set[str] = set()
+        self._logged: set[str] = set()  # the lines that `log_line` has written
 
     def connect(self) -> None:
         """Set the environment variables in which MLflow finds its server and the trial's run."""
         os.environ.pop(RUN_ID, None)
         os.environ.pop(EXPERIMENT_ID, None)
         if self.tracking is None:
-            own = self.folder.resolve() / f"mlflow-{self.rank}.db"
-            os.environ.setdefault(URI, f"sqlite:///{own}")
+            database = self.folder.resolve() / f"mlflow-{self.rank}.db"
+            os.environ.setdefault(URI, f"sqlite:///{database}")
             return
         mlflow = sys.modules["mlflow"]
         mlflow.set_tracking_uri(self.tracking)
         # An earlier trial, or the user's module, may have selected another experiment.
         mlflow.tracking.fluent._active_experiment_id = None
         if not _accepts_connections(self.tracking):
-            self.say("MLflow's server does not answer; what the loop logs is lost")
-            self._skip_until = time.monotonic() + PAUSE
-        elif (run := self._find()) is not None:
+            self.log_line("MLflow's server does not answer; what the loop logs is lost")
+            self._skip_until = time.monotonic() + SKIP_SECONDS
+        elif (run := self._await_run()) is not None:
             os.environ[RUN_ID] = run["run_id"]
             os.environ[EXPERIMENT_ID] = self._experiment = run["experiment_id"]
         else:
-            self.say("MLflow has no run of this trial yet, so the loop logs to a run of its own")
+            self.log_line(
+                "MLflow has no run of this trial yet, so the loop logs to a run of its own"
+            )
 
-    def _find(self) -> dict[str, str] | None:
-        """Wait for the tracker's file with the ids of the run and the experiment.
+    def _await_run(self) -> dict[str, str] | None:
+        """Wait for the tracker's file, and return the ids in it: `run_id` and `experiment_id`.
 
-        Return None if there is no such file.
+        Return None if the tracker does not write the file in time.
         """
-        until = time.monotonic() + (RUN_AGAIN if TrialRun._missed else RUN_WITHIN)
+        until = time.monotonic() + (RUN_WITHIN_AFTER_MISS if TrialRun._missed else RUN_WITHIN)
         file = self.folder / MLFLOW_RUN
         while not file.is_file():
             if time.monotonic() > until:
@@ -162,22 +169,22 @@ class TrialRun:
         began = time.monotonic()
         try:
             result = function(*args, **kwargs)
-            if name in SELECTING:
+            if name in SELECTING_FUNCTIONS:
                 self._respect_selection()
             return result
         except Exception as e:
             if run_id is not None:  # A `start_run` that failed has removed the variable.
                 os.environ[RUN_ID] = run_id
             lines = str(e).splitlines() or [""]
-            self.say(f"mlflow.{name}: {type(e).__name__}: {lines[0]}")
-            if time.monotonic() - began > SLOW:
-                self._skip_until = time.monotonic() + PAUSE
+            self.log_line(f"mlflow.{name}: {type(e).__name__}: {lines[0]}")
+            if time.monotonic() - began > SLOW_CALL:
+                self._skip_until = time.monotonic() + SKIP_SECONDS
             return None
 
-    def say(self, line: str) -> None:
+    def log_line(self, line: str) -> None:
         """Write a line to the trial's log, unless it was written before."""
-        if line not in self._said:
-            self._said.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             os.write(2, f"--- {line}\n".encode(errors="replace"))
 
 
@@ -212,26 +219,27 @@ def _accepts_connections(tracking: str) -> bool:
 def _attach(mlflow: Any) -> None:
     """Wrap the functions of MLflow that log, and connect MLflow to the run of the running trial."""
     fluent = mlflow.tracking.fluent
-    mlflow.start_run = fluent.start_run = _forgiving(fluent.start_run, NoRun)
-    mlflow.end_run = fluent.end_run = _forgiving(fluent.end_run)
+    mlflow.start_run = fluent.start_run = _wrap(fluent.start_run, NoRun)
+    mlflow.end_run = fluent.end_run = _wrap(fluent.end_run)
     for owner in (mlflow, mlflow.MlflowClient):
         for name in dir(owner):
-            if name.startswith(LOGGING):
-                setattr(owner, name, _forgiving(getattr(owner, name)))
-    for name in SELECTING:
-        setattr(mlflow, name, _forgiving(getattr(mlflow, name)))
+            if name.startswith(LOGGING_PREFIXES):
+                setattr(owner, name, _wrap(getattr(owner, name)))
+    for name in SELECTING_FUNCTIONS:
+        setattr(mlflow, name, _wrap(getattr(mlflow, name)))
     if _current is not None:
         _current.connect()
 
 
-def _forgiving(
-    function: Callable[..., T], instead: Callable[[], T | NoRun] | None = None
+def _wrap(
+    function: Callable[..., T], make_default: Callable[[], T | NoRun] | None = None
 ) -> Callable[..., T | NoRun | None]:
     """Return a function that calls `function` by `TrialRun.call`, if a trial runs.
 
     Args:
         function: The function.
-        instead: Makes the value to return where `function` has failed. Without it, this is None.
+        make_default: Function that makes the value to return if `function` has failed. None to
+            return None.
     """
 
     @functools.wraps(function)
@@ -239,6 +247,6 @@ def _forgiving(
         if _current is None:
             return function(*args, **kwargs)
         result = _current.call(function, *args, **kwargs)
-        return instead() if result is None and instead is not None else result
+        return make_default() if result is None and make_default is not None else result
 
     return call

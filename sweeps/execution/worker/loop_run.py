@@ -18,7 +18,7 @@ from ray.data import DataIterator
 from sweeps.core import loop_context
 from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.loop_context import Current, take_step
-from sweeps.execution.isolation.seeds import seeded
+from sweeps.execution.isolation.seeds import seed_trial
 from sweeps.execution.ray_apis import ray_train_adapter
 
 from .dataset_cache import DatasetCache
@@ -50,7 +50,7 @@ class RankLoop:
         self._data = data
 
     def run(
-        self, current: Current, train: Callable[[RankLoop], None], part: str, **more: Any
+        self, current: Current, train: Callable[[RankLoop], None], place: str, **more: Any
     ) -> dict[str, float]:
         """Run the loop. The functions of `ray.train` in the loop then call this object.
 
@@ -58,8 +58,8 @@ class RankLoop:
             current: Description of the trial. The loop gets a copy of it. The scheduler's steps are
                 runs, so they do not limit the steps of the loop.
             train: Function that calls the loop.
-            part: Text that says in an error which run this is.
-            more: Values of attributes of the loop's `Current`.
+            place: Text that says in an error which run this is, such as `in fold 1 of 5`.
+            more: Values of further attributes of the loop's `Current`.
 
         Returns:
             The metrics that the loop passed to `Current.report_final`.
@@ -67,7 +67,7 @@ class RankLoop:
         Raises:
             ValueError: The loop reported nothing.
         """
-        own = dataclasses.replace(
+        own_current = dataclasses.replace(
             current,
             max_t=None,
             milestones=range(0),
@@ -75,15 +75,18 @@ class RankLoop:
             check=self._data.check,
             checkpoint_interval=math.inf,
             final={},
-            _kept=self._data.kept,
+            _cached_objects=self._data.cached_objects,
             **more,
         )
-        loop_context.set_current(own)
-        with ray_train_adapter.in_place(self), seeded(self.assignment.trial.seed, current.threads):
+        loop_context.set_current(own_current)
+        with (
+            ray_train_adapter.redirect_calls(self),
+            seed_trial(self.assignment.trial.seed, current.threads),
+        ):
             train(self)
         if not self.metrics:
-            raise ValueError(f"the loop reported nothing {part}")
-        return own.final
+            raise ValueError(f"the loop reported nothing {place}")
+        return own_current.final
 
     @property
     def reports(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from sweeps.core.text.secrets import hide_known
 
 # Longest value that a message quotes, in characters.
-QUOTED = 100
+MOST_QUOTED = 100
 
 
 def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -25,15 +25,14 @@ def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in metrics.items():
-        flat |= (
-            flatten(value, f"{prefix}{name}.")
-            if isinstance(value, Mapping)
-            else {f"{prefix}{name}": value}
-        )
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
     return flat
 
 
-def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
+def numbers_in(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics that are numbers, as floats.
 
     NumPy scalars and tensors with one element are numbers. Booleans are not numbers.
@@ -47,18 +46,18 @@ def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
+def find_unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | None:
     """Return the first objective whose value is infinite, so that no other trial could beat it.
 
     Return None if there is no such objective.
 
     Args:
-        metrics: Maps the names of metrics to reported values.
-        goals: Maps each objective's metric to "minimize" or "maximize".
+        metrics: The reported values, by the name of the metric.
+        goals: "minimize" or "maximize" for each objective, by the name of its metric.
 
-    >>> unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
+    >>> find_unbeatable({"loss": float("-inf")}, {"loss": "minimize"})
     'loss'
-    >>> unbeatable({"loss": float("inf")}, {"loss": "minimize"}) is None
+    >>> find_unbeatable({"loss": float("inf")}, {"loss": "minimize"}) is None
     True
     """
     best = {"minimize": -math.inf, "maximize": math.inf}
@@ -66,11 +65,11 @@ def unbeatable(metrics: Mapping[str, float], goals: Mapping[str, str]) -> str | 
 
 
 def quote(value: Any) -> str:
-    """Return the `repr` of a value for an error message, cut to `QUOTED` characters."""
+    """Return the `repr` of a value for an error message, cut to `MOST_QUOTED` characters."""
     try:
         text = repr(value)
     # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.
     except Exception as e:
         text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
     text = hide_known(text)  # before a secret is cut
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
+    return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}..."

@@ -37,10 +37,8 @@ class RowRun(RankLoop):
     def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
         super().__init__(session, data)
         self._latest = scratch / "checkpoint"
-        self._model_step: int | None = (
-            # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
-            None
-        )
+        # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+        self._model_step: int | None = None
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Record a report of the loop, and keep a copy of the checkpoint.
@@ -65,11 +63,12 @@ class RowRun(RankLoop):
         checkpoint, these are the metrics at the loop's best step.
         """
         step = self._model_step or best_step(self.metrics, self.job.order)
+        # All ranks have the same number of rows, so a remainder is left out.
         rows = self._data.data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 
     @property
-    def folder_of_checkpoint(self) -> Path | None:
+    def checkpoint_folder(self) -> Path | None:
         """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
         return None if self._model_step is None else self._latest
 
@@ -105,12 +104,10 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
     assignment = session.assignment
     steps = session.assignment.row_steps
     done = assignment.checkpoint.step if assignment.checkpoint is not None else 0
-    checkpoint = session.checkpoint() if done else None
-    previous = (
-        None
-        if checkpoint is None or not _is_on_all_ranks(Path(checkpoint.path))
-        else Path(checkpoint.path)
-    )
+    previous: Path | None = None  # this rank's files of the last checkpoint
+    if done and (checkpoint := session.checkpoint()) is not None:
+        folder = Path(checkpoint.path)
+        previous = folder if _is_on_all_ranks(folder) else None
     row_runs = Path(assignment.folder).parent.parent / ROW_RUNS
     row_runs.mkdir(parents=True, exist_ok=True)
     # In the sweep's folder, because a killed worker cannot delete its files.
@@ -125,14 +122,14 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
                 train_share=step / steps[-1],
                 previous_run=previous,
             )
-            folder = run.folder_of_checkpoint
+            latest = run.checkpoint_folder
             # If only some ranks began with their model of fewer rows, the ranks would train
             # different models.
-            everywhere = all(session.exchange(folder is not None))
-            session.report(run.result(), run.latest_checkpoint(step, everywhere), step)
+            on_all_ranks = all(session.exchange(latest is not None))
+            session.report(run.result(), run.latest_checkpoint(step, on_all_ranks), step)
             if previous is not None and previous.is_relative_to(scratch):
                 shutil.rmtree(previous)
-            previous = folder if everywhere else None
+            previous = latest if on_all_ranks else None
 
 
 def _is_on_all_ranks(checkpoint: Path) -> bool:

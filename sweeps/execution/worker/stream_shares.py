@@ -31,13 +31,14 @@ class TrainStreams:
         ranks = session.ranks
         if not session.cache.data.stream or ranks.world_size == 1:
             return
-        given = None
+        value = None
         if ranks.rank == 0:
             parts = session.cache.dataset("train").streaming_split(ranks.world_size, equal=True)
             self._started[session.assignment.id] = parts
             # In a list, so that the pool passes the reference on and does not load the iterators.
-            given = [ray.put(parts)]
-        session.train_stream = ray.get(session.exchange(given)[0][0])[ranks.rank]
+            value = [ray.put(parts)]
+        (reference,) = session.exchange(value)[0]  # the value of rank 0
+        session.train_stream = ray.get(reference)[ranks.rank]
 
     def close(self, attempt: AttemptId) -> None:
         """End the coordinator of an attempt.

@@ -16,7 +16,7 @@ from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.core.text.secrets import masked
 from sweeps.core.trial import State
-from sweeps.execution.isolation.seeds import seeded
+from sweeps.execution.isolation.seeds import seed_trial
 from sweeps.execution.messages import Ended
 from sweeps.execution.ray_apis import ray_train_adapter
 
@@ -25,10 +25,11 @@ from .error_hints import gpu_memory_hint, missing_values_hint
 from .fold_runs import run_folds
 from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
 from .loop_run import RankLoop
-from .metric_values import flatten, numeric
+from .metric_values import flatten, numbers_in
 from .row_runs import run_on_rows
 from .trial_session import TrialSession
 
+# The paths of the files of sweeps begin with this text.
 PACKAGE = f"{installed_package.FOLDER}{os.sep}"
 
 
@@ -51,10 +52,10 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         def train(running: TrialSession | RankLoop) -> None:
             arguments = [copy.deepcopy(assignment.trial.params)] if takes_config(loop) else []
             mlflow_run = loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
-            with loop_mlflow.logged(mlflow_run):
+            with loop_mlflow.log_to(mlflow_run):
                 _report_result(running, loop(*arguments))
 
-        with ray_train_adapter.in_place(session):
+        with ray_train_adapter.redirect_calls(session):
             # The first call in a process draws from `random`, so it must come before the seeds are
             # set.
             ray.train.get_context()
@@ -63,13 +64,13 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             elif assignment.row_steps:
                 run_on_rows(session, current, train)
             else:
-                with seeded(assignment.trial.seed, current.threads):
+                with seed_trial(assignment.trial.seed, current.threads):
                     train(session)
     except LoopStopped:
         pass
     except BaseException as e:  # A `SystemExit` of the loop must not end the process either.
         if not session.stopped:
-            return _failure(e, session, imported=loop is not None)
+            return _failure(e, session, is_imported=loop is not None)
     finally:
         loop_context.set_current(None)
     # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
@@ -77,16 +78,16 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     return Ended(session.rank, state, final=current.final)
 
 
-def _failure(error: BaseException, session: TrialSession, imported: bool) -> Ended:
+def _failure(error: BaseException, session: TrialSession, is_imported: bool) -> Ended:
     """Return the result of a loop that raised an exception, or that could not be imported."""
     refused = None
-    if not imported:
+    if not is_imported:
         refused = "trainer", masked(str(error))
     elif isinstance(error, (MetricMissing, CheckpointIgnored)):
         refused = error.place, str(error)
     steps = session.assignment.trial.preprocessor
     lines = [
-        trace(error),
+        traceback_text(error),
         gpu_memory_hint(error),
         missing_values_hint(error, session.cache.opened, steps),
     ]
@@ -95,16 +96,16 @@ def _failure(error: BaseException, session: TrialSession, imported: bool) -> End
         State.FAIL,
         "\n".join(filter(None, lines)),
         refused=refused,
-        retry=refused is None and is_worth_a_retry(error, session.job.retry_on),
+        retry=refused is None and names_error(session.job.retry_on, error),
     )
 
 
-def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
+def names_error(names: Collection[str], error: BaseException) -> bool:
     """Return whether `names` contains the name of an exception's class or of a base class of it.
 
     Args:
-        error: The exception.
         names: Names of classes, with or without their module.
+        error: The exception.
     """
     return any(
         name in names
@@ -141,7 +142,7 @@ def _report_result(session: TrialSession | RankLoop, returned: Any) -> None:
     metric = session.job.metric
     never_reported = not session.reports and session.assignment.checkpoint is None
     if isinstance(returned, Mapping) and returned:
-        final = numeric(flatten(returned))
+        final = numbers_in(flatten(returned))
         if never_reported:
             session.report(dict(returned), None)
         elif metric is None or metric in final:
@@ -161,25 +162,21 @@ def takes_config(loop: Any) -> bool:
         return True
 
 
-def trace(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters.
 
     Passwords are masked. Frames of sweeps' own code at both ends of the stack are left out. An
     error that a trainer of sweeps explains, such as a script that failed, has no traceback.
     """
-    here = str(installed_package.FOLDER / "execution")
+    execution = str(installed_package.FOLDER / "execution")
     formatted = traceback.TracebackException.from_exception(error)
     if isinstance(error, SweepsError) and all(
         frame.filename.startswith(PACKAGE) for frame in formatted.stack
     ):
         return shorten(masked(f"{type(error).__name__}: {error}"))
-    theirs = [
-        number
-        for number, frame in enumerate(formatted.stack)
-        if not frame.filename.startswith(here)
-    ]
-    if theirs:
-        formatted.stack = traceback.StackSummary.from_list(
-            formatted.stack[theirs[0] : theirs[-1] + 1]
-        )
+    frames = list(formatted.stack)
+    others = [i for i, frame in enumerate(frames) if not frame.filename.startswith(execution)]
+    if others:
+        frames = frames[others[0] : others[-1] + 1]
+        formatted.stack = traceback.StackSummary.from_list(frames)
     return shorten(masked("".join(formatted.format()).rstrip()))

@@ -17,8 +17,10 @@ from sweeps.core.text.shell_text import printable
 
 # Name of the folder with the logs, in the trial's folder.
 LOGS = "logs"
-# A log larger than `LARGEST` bytes is cut to its first `FIRST` bytes and its last `LAST` bytes.
-LARGEST, FIRST, LAST = 10 * 2**20, 2**20, 4 * 2**20
+# A log with more than `MOST_BYTES` is cut to its first `FIRST_BYTES` and its last `LAST_BYTES`.
+MOST_BYTES = 10 * 2**20
+FIRST_BYTES = 2**20
+LAST_BYTES = 4 * 2**20
 
 
 def log_of(folder: str | Path, rank: int) -> Path:
@@ -27,8 +29,8 @@ def log_of(folder: str | Path, rank: int) -> Path:
 
 
 @contextlib.contextmanager
-def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
-    """Within the block, append all output of this process to a file.
+def redirect_output(path: Path, title: str) -> Iterator[Callable[[str], None]]:
+    """Append all output of this process to a file while the `with` block runs.
 
     The output is that of Python's streams, of loggers and of native libraries. All of them write to
     the file descriptors 1 and 2, so these descriptors are redirected. If only `sys.stdout` were
@@ -44,47 +46,44 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A loop may replace `sys.stdout` while this stream still has unwritten output.
-    streams = (
-        sys.stdout,
-        sys.stderr,
-    )
+    streams = (sys.stdout, sys.stderr)
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    kept = {number: os.dup(number) for number in (1, 2)}
+    originals = {number: os.dup(number) for number in (1, 2)}
     _flush(*streams)
-    for number in kept:
+    for number in originals:
         os.dup2(log, number)
 
-    def say(line: str) -> None:
+    def write_line(line: str) -> None:
         _flush(*streams)
         os.write(log, _encoded(line))  # `print` would fail if the loop has closed `sys.stdout`.
 
     try:
-        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
-        yield say
+        write_line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
+        yield write_line
     finally:
         _flush(*streams)
-        for number, before in kept.items():
-            os.dup2(before, number)
-            os.close(before)
+        for number, original in originals.items():
+            os.dup2(original, number)
+            os.close(original)
         os.close(log)
         hide_secrets(path)
         shorten(path)
 
 
 @contextlib.contextmanager
-def _opened(log: Path) -> Iterator[int]:
-    """Open a log that exists and is no link, for reading and appending, within the block."""
-    opened = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+def _open_log(log: Path) -> Iterator[int]:
+    """Open a log that exists and is no link, for reading and appending. Yield its descriptor."""
+    descriptor = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
     try:
-        yield opened
+        yield descriptor
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def append_line(log: Path, line: str) -> None:
     """Append a line of sweeps to a log, if the log exists."""
-    with contextlib.suppress(OSError), _opened(log) as opened:
-        os.write(opened, _encoded(line))
+    with contextlib.suppress(OSError), _open_log(log) as descriptor:
+        os.write(descriptor, _encoded(line))
 
 
 def hide_secrets(log: Path) -> None:
@@ -96,12 +95,12 @@ def hide_secrets(log: Path) -> None:
     """
     if not any_known():
         return
-    with contextlib.suppress(OSError), _opened(log) as opened:
-        before = os.pread(opened, os.fstat(opened).st_size, 0)
-        hidden = hide_known_bytes(before)
-        if hidden != before:
-            os.ftruncate(opened, 0)
-            os.write(opened, hidden)
+    with contextlib.suppress(OSError), _open_log(log) as descriptor:
+        content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        hidden = hide_known_bytes(content)
+        if hidden != content:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, hidden)
 
 
 def hide_secrets_in(folder: Path) -> None:
@@ -123,24 +122,25 @@ def _encoded(line: str) -> bytes:
 
 
 def shorten(log: Path) -> None:
-    """If a log is larger than `LARGEST` bytes, remove its middle part.
+    """If a log has more than `MOST_BYTES`, remove its middle part.
 
     Other processes may append to the log at the same time. Lines that they write during the cut may
     be lost.
     """
-    with contextlib.suppress(OSError), _opened(log) as opened:
-        size = os.fstat(opened).st_size
-        if size <= LARGEST:
+    with contextlib.suppress(OSError), _open_log(log) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size <= MOST_BYTES:
             return
-        last = os.pread(opened, LAST, size - LAST)
+        # Only whole lines stay, because a secret in a line that is cut would not be recognized.
+        first = os.pread(descriptor, FIRST_BYTES, 0)
+        last = os.pread(descriptor, LAST_BYTES, size - LAST_BYTES)
         last = last[last.find(b"\n") + 1 :]
-        # A secret in a line that is cut would not be recognized.
-        os.ftruncate(opened, os.pread(opened, FIRST, 0).rfind(b"\n") + 1 or FIRST)
-        cut = (
-            f"\n--- output was left out here: of a log with more than {LARGEST >> 20} MiB, "
-            f"sweeps keeps the first {FIRST >> 20} MiB and the last {LAST >> 20} MiB\n"
+        os.ftruncate(descriptor, first.rfind(b"\n") + 1 or FIRST_BYTES)
+        note = (
+            f"\n--- output was left out here: of a log with more than {MOST_BYTES >> 20} MiB, "
+            f"sweeps keeps the first {FIRST_BYTES >> 20} MiB and the last {LAST_BYTES >> 20} MiB\n"
         )
-        os.write(opened, cut.encode() + last)
+        os.write(descriptor, note.encode() + last)
 
 
 def _flush(*streams: TextIO) -> None:

@@ -17,7 +17,11 @@ import ray.train
 from ray.data import DataIterator
 
 from sweeps.core.errors import shorten
-from sweeps.core.files.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
+from sweeps.core.files.checkpoint_files import (
+    checkpoint_root_in,
+    local_checkpoint,
+    upload_checkpoint,
+)
 from sweeps.core.loop_context import CHECKPOINT_NOTE, take_step
 from sweeps.core.text.secrets import hide_known
 from sweeps.core.trial import Checkpoint, Report
@@ -26,7 +30,7 @@ from sweeps.execution.messages import Assignment, Job, Ranks, RankUpdate, Silenc
 
 from .dataset_cache import DatasetCache
 from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
-from .metric_values import flatten, numeric, quote, unbeatable
+from .metric_values import find_unbeatable, flatten, numbers_in, quote
 
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
@@ -71,18 +75,21 @@ class TrialSession:
         self.reports = 0
         self.train_stream: DataIterator | None = None
         self._lock = threading.Lock()
-        self._recorded = self._acknowledged_step = 0
+        self._recorded_step = 0
+        self._acknowledged_step = 0
+        # The reports and checkpoints that the pool has not acknowledged
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
+        # True if rank 0's loop continues from its checkpoint; None before the first report
         self._resumed: bool | None = None
-        self._checkpoint_read = False
+        self._has_read_checkpoint = False
         self._closing = contextlib.ExitStack()
-        self._local: Path | None = None  # Local copy of the checkpoint to continue from.
-        self._exchanges = 0
-        self._thread = threading.get_ident()  # The thread that runs the loop.
-        self._last_report = time.monotonic()  # Infinite while the loop waits for a decision.
-        self._admitted = False  # Whether `admit` was called since the last call of `send_if_new`.
-        self._silent_for = 0.0  # Largest time limit that was exceeded since the latest report.
+        self._local: Path | None = None  # local copy of the checkpoint to continue from
+        self._exchanges = 0  # number of exchanges between ranks so far
+        self._thread = threading.get_ident()  # the thread that runs the loop
+        self._last_report = time.monotonic()  # infinite while the loop waits for a decision
+        self._admitted = False  # True if `admit` was called since the last call of `send_if_new`
+        self._silent_for = 0.0  # largest time limit that was exceeded since the latest report
 
     @property
     def rank(self) -> int:
@@ -111,29 +118,29 @@ class TrialSession:
                 `take_step`), or the loop does not continue from its checkpoint, although the
                 scheduler needs this.
         """
-        self._refuse(metrics)
+        self._refuse_invalid(metrics)
         self._resolve_resumption()
         self._last_report = time.monotonic()
         self._silent_for = 0.0
         self.step = take_step(self.step) if step is None else step
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
-        numbers = self._checked(metrics, self.step)
+        numbers = self._checked_numbers(metrics, self.step)
         with self._lock:
-            self._recorded = self.step
+            self._recorded_step = self.step
             if saved is not None:
                 self._checkpoints.append(saved)
             if self.rank == 0:
                 self._reports.append(Report(self.step, numbers, time.time()))
         if saved is not None:
             self._send()
-        asks = self.step in self.job.rungs or self.assignment.asks
-        if self.finished or self.stops or (asks and not self._may_continue()):
+        must_ask = self.step in self.job.rungs or self.assignment.may_change_size
+        if self.finished or self.stops or (must_ask and not self._may_continue()):
             self.stopped = True
             raise LoopStopped(self.finished)
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
-        """Check a report of the loop in a `LoopRun`, and return its numbers.
+        """Check a report of the loop in a `RankLoop`, and return its numbers.
 
         The report does not leave this process.
 
@@ -144,16 +151,16 @@ class TrialSession:
         Raises:
             LoopStopped, TypeError, ValueError: See `report`.
         """
-        self._refuse(metrics)
+        self._refuse_invalid(metrics)
         self._last_report = time.monotonic()
         self._silent_for = 0.0
         self._admitted = True
         if self.stops:
             self.stopped = True
             raise LoopStopped(self.finished)
-        return self._checked(metrics, step)
+        return self._checked_numbers(metrics, step)
 
-    def _refuse(self, metrics: Any) -> None:
+    def _refuse_invalid(self, metrics: Any) -> None:
         """Raise an error if a report is not a dict, or if the trial has ended."""
         if not isinstance(metrics, Mapping):
             raise TypeError(
@@ -175,7 +182,7 @@ class TrialSession:
         if checkpoint is None or self._resumed is not None:
             return
         self._resumed = ray.get(
-            self.pool.resumed.remote(self.assignment.id, self.rank, self._checkpoint_read)
+            self.pool.resumed.remote(self.assignment.id, self.rank, self._has_read_checkpoint)
         )
         self.step = checkpoint.step if self._resumed else 0
         if self.job.milestones and not self._resumed:
@@ -184,11 +191,18 @@ class TrialSession:
                 "not call `ray.train.get_checkpoint()`"
             )
 
-    def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
+    def _checked_numbers(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
+        """Return the metrics that are numbers. On rank 0, check the objectives.
+
+        Secrets in the names are hidden, except in names that the space file has, too.
+
+        Raises:
+            ValueError: See `report`.
+        """
         flat = flatten(metrics)
         numbers = {
             name if name in self.job.asked else hide_known(name): number
-            for name, number in numeric(flat).items()
+            for name, number in numbers_in(flat).items()
         }
         if self.rank != 0:
             return numbers
@@ -204,7 +218,7 @@ class TrialSession:
                 f"reported: {', '.join(sorted(flat)) or 'nothing'}"
             )
             raise (MetricMissing if step == 1 else ValueError)(missing)
-        if (name := unbeatable(numbers, self.job.goals)) is not None:
+        if (name := find_unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
                 f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial "
                 "could beat; report a finite value, or nan if there is no value"
@@ -212,6 +226,7 @@ class TrialSession:
         return numbers
 
     def _may_continue(self) -> bool:
+        """Ask the pool whether the loop continues after the latest report."""
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
@@ -241,10 +256,11 @@ class TrialSession:
         """Return all reports and checkpoints that the pool has not acknowledged."""
         with self._lock:
             return RankUpdate(
-                self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints)
+                self.rank, self._recorded_step, tuple(self._reports), tuple(self._checkpoints)
             )
 
     def _acknowledge(self, step: int) -> None:
+        """Forget the reports and checkpoints up to a step, because the pool has recorded them."""
         with self._lock:
             self._acknowledged_step = max(self._acknowledged_step, step)
             self._reports = [report for report in self._reports if report.step > step]
@@ -258,7 +274,7 @@ class TrialSession:
         """
         admitted = self._admitted
         self._admitted = False
-        if admitted or self._acknowledged_step != self._recorded:
+        if admitted or self._acknowledged_step != self._recorded_step:
             self._send()
 
     def check_silence(self) -> None:
@@ -268,14 +284,14 @@ class TrialSession:
         limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes
         at most one notice.
         """
-        quiet = time.monotonic() - self._last_report
+        seconds = time.monotonic() - self._last_report
         limits = (SILENT_AFTER, self.job.report_timeout or math.inf)
-        passed = max((limit for limit in limits if limit <= quiet), default=0.0)
-        if passed > self._silent_for:
-            self._silent_for = passed
-            silence = Silence(self.rank, quiet, stack_of(self._thread))
+        exceeded = max((limit for limit in limits if limit <= seconds), default=0.0)
+        if exceeded > self._silent_for:
+            self._silent_for = exceeded
+            silence = Silence(self.rank, seconds, stack_of(self._thread))
             print(f"--- {silence}", file=sys.stderr, flush=True)
-            self.pool.silent.remote(self.assignment.id, silence)
+            self.pool.record_silence.remote(self.assignment.id, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return the checkpoint to continue from; None if the trial starts from scratch.
@@ -283,11 +299,11 @@ class TrialSession:
         Record that the loop has read its checkpoint.
         """
         checkpoint = self.assignment.checkpoint
-        self._checkpoint_read = True
+        self._has_read_checkpoint = True
         if checkpoint is None:
             return None
         if self._local is None:
-            place = f"{root_in(self.job.store, self.folder)}/{checkpoint.name}"
+            place = f"{checkpoint_root_in(self.job.store, self.folder)}/{checkpoint.name}"
             self._local = self._closing.enter_context(local_checkpoint(place))
         return ray.train.Checkpoint.from_directory(str(self._local))
 
@@ -297,7 +313,7 @@ class TrialSession:
 
     def shard(self, name: str) -> DataIterator:
         """Return this rank's part of a dataset; see `DatasetCache.shard`."""
-        if self.train_stream is not None and self.cache.name_of(name) == "train":
+        if self.train_stream is not None and self.cache.resolve_name(name) == "train":
             return self.train_stream
         return self.cache.shard(name, self.ranks)
 
@@ -316,16 +332,14 @@ class TrialSession:
 
         All ranks write to the same folder.
 
-        Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files,
-        and the other ranks only wait.
-
-        If the sweep has a store, the folder is in the store.
+        If the sweep has a store, the folder is in the store. Ray's `Checkpoint.to_directory` is not
+        used, because it lets only one rank copy its files, and the other ranks only wait.
 
         Raises:
             StoreError: The store does not answer.
         """
         name = f"checkpoint_{self.step:06d}"
-        target = f"{root_in(self.job.store, self.folder)}/{name}"
+        target = f"{checkpoint_root_in(self.job.store, self.folder)}/{name}"
         files: Any = checkpoint.filesystem
         if self.job.store is None:
             Path(target).mkdir(parents=True, exist_ok=True)
@@ -346,14 +360,12 @@ class TrialSession:
 def stack_of(thread: int) -> str:
     """Return the stack of a thread in the format of a traceback.
 
-    It starts at the first frame of the user's code. It is "" if the thread has ended.
+    The stack starts at the first frame of the user's code. Return "" if the thread has ended.
     """
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""
-    frames = list(reversed(list(traceback.walk_stack(frame))))
-    first = next(
-        (i for i, (one, _) in enumerate(frames) if user_code.is_user_code(one.f_code.co_filename)),
-        0,
-    )
+    frames = list(traceback.walk_stack(frame))[::-1]
+    files = [frame.f_code.co_filename for frame, _ in frames]
+    first = next((i for i, file in enumerate(files) if user_code.is_user_code(file)), 0)
     return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())

@@ -15,7 +15,7 @@ import ray.data
 
 from sweeps.core.errors import StoreError
 from sweeps.core.files import stores
-from sweeps.core.files.checkpoint_files import root_in
+from sweeps.core.files.checkpoint_files import checkpoint_root_in
 from sweeps.core.files.sweep_folder import FILES, ORIGIN
 from sweeps.core.host.processes import working_directory
 from sweeps.core.loop_context import Current
@@ -31,8 +31,9 @@ def current_of(job: Job, assignment: Assignment, cache: DatasetCache) -> Current
     """Return what `sweeps.trial.current()` returns in the loop of an attempt."""
     label = assignment.labels.label
     cpus = dict(assignment.trial.shape.per_worker).get("CPU", 1)
+    # The fields that a `Job` has under the same names
     names = [field.name for field in fields(Current) if hasattr(job, field.name)]
-    own = {
+    own_values = {
         "trial": assignment.trial.id,
         "seed": assignment.trial.seed,
         "label": list(label) if isinstance(label, tuple) else label,
@@ -44,9 +45,9 @@ def current_of(job: Job, assignment: Assignment, cache: DatasetCache) -> Current
         "roots": _code_folders(job),
         "weight": cache.data.weight,
         "_folder": Path(assignment.folder, FILES),
-        "_kept": cache.kept,
+        "_cached_objects": cache.cached_objects,
     }
-    return Current(**{name: getattr(job, name) for name in names} | own)
+    return Current(**{name: getattr(job, name) for name in names} | own_values)
 
 
 def _code_folders(job: Job) -> tuple[Path, ...]:
@@ -54,12 +55,10 @@ def _code_folders(job: Job) -> tuple[Path, ...]:
 
     They are the copy that Ray made for the workers, if there is one, and the original folders.
     """
-    copy = (
-        [Path(working_directory())]
-        if ray.get_runtime_context().runtime_env.get("working_dir")
-        else []
-    )
-    return (*copy, *map(Path, job.roots))
+    folders = [Path(root) for root in job.roots]
+    if ray.get_runtime_context().runtime_env.get("working_dir"):
+        folders.insert(0, Path(working_directory()))
+    return tuple(folders)
 
 
 def import_loop(job: Job, seconds: float | None) -> None:
@@ -72,9 +71,12 @@ def import_loop(job: Job, seconds: float | None) -> None:
 
     Args:
         job: Settings that all trials of the sweep share.
-        seconds: See `stacks_after`.
+        seconds: See `write_stacks_after`.
     """
-    with stacks_after(seconds), contextlib.suppress(BaseException):  # The trial reports errors.
+    with (
+        write_stacks_after(seconds),
+        contextlib.suppress(BaseException),
+    ):  # The trial reports errors.
         os.environ.update(job.environment)
         for reference in (job.loop, *job.references):
             references.resolve(reference)
@@ -109,24 +111,23 @@ def save_files(store: str | None, log_file: Path, assignment: Assignment) -> Non
     if store is None:
         return
     folder = Path(assignment.folder)
-    root = root_in(store, assignment.folder)
+    root = checkpoint_root_in(store, assignment.folder)
     try:
-        opened = stores.open_store(root, patient=False)
-        opened.put(log_file, log_file.relative_to(folder).as_posix())
+        trial_store = stores.open_store(root, patient=False)
+        trial_store.put(log_file, log_file.relative_to(folder).as_posix())
         if assignment.ranks.rank == 0 and (folder / FILES).is_dir():
-            opened.put(folder / FILES, FILES)
+            trial_store.put(folder / FILES, FILES)
     except StoreError as e:
         log.warning("%s", e)
 
 
 @contextlib.contextmanager
-def stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
+def write_stacks_after(seconds: float | None) -> Iterator[None]:
+    """Write the stacks of all threads to the trial's log if the block takes too long.
 
-    If `seconds` is None, never write them.
-
-    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
-    written.
+    Args:
+        seconds: The trial's time limit, so the pool kills the worker soon after the stacks are
+            written. None to write no stacks.
     """
     if seconds is not None:
         faulthandler.dump_traceback_later(seconds, file=2)

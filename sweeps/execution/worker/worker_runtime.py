@@ -31,7 +31,7 @@ from sweeps.study.events import RankPlace
 
 from . import backends, loop_mlflow, trial_logs
 from .dataset_cache import DatasetCache
-from .gang_ranks import RENEWED_FOR_EACH_TRIAL
+from .gang_ranks import RECONNECTED_FOR_EACH_TRIAL
 from .stream_shares import TrainStreams
 from .training_loop import run_loop
 from .trial_session import TrialSession
@@ -40,7 +40,7 @@ from .trial_setup import (
     folder_on_node,
     import_loop,
     save_files,
-    stacks_after,
+    write_stacks_after,
 )
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class WorkerRuntime:
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        # Set on rank 0 only.
+        # The backend with which `form` has connected the gang. Set on rank 0 only.
         self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = None
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
@@ -93,7 +93,7 @@ class WorkerRuntime:
             self.job.stream.apply()
         ray_train_adapter.refuse_shutdown()
         exit_causes.log_os_exit()
-        loop_mlflow.watch(self.job.tracking)
+        loop_mlflow.prepare(self.job.tracking)
         threading.Thread(target=self._listen, name="sweeps-control", daemon=True).start()
         if self.job.loop.startswith("sweeps.trainers."):
             with contextlib.suppress(Exception):
@@ -152,10 +152,10 @@ class WorkerRuntime:
         config = backends.config_of(self.job.backend, resources)
         backend = config.backend_cls()
         group = backends.WorkerGroup(workers, resources)
-        shared = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
-        if shared:  # After CUDA is initialized, a process cannot change its visible devices.
-            shared = not any(group.execute(torch_state.uses_cuda))
-        group.call("join", ranks, visible_gpus if shared else [None] * len(workers))
+        shares_gpus = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
+        if shares_gpus:  # After CUDA is initialized, a process cannot change its visible devices.
+            shares_gpus = not any(group.execute(torch_state.uses_cuda))
+        group.call("join", ranks, visible_gpus if shares_gpus else [None] * len(workers))
         self._group = (backend, group, config)
         backend.on_start(group, config)
         backend.on_training_start(group, config)
@@ -191,18 +191,18 @@ class WorkerRuntime:
         For any other backend, call Ray Train's backend, unless a single worker needs no backend.
         """
         backend = self.job.backend
-        if backend in RENEWED_FOR_EACH_TRIAL:
+        if backend in RECONNECTED_FOR_EACH_TRIAL:
             self.leave()
         if self._membership is None:
             self.join(Ranks(), None)
-            if backend not in backends.ALONE_WITHOUT:
+            if backend not in backends.UNUSED_ALONE:
                 config = backends.config_of(backend, resources)
                 group = backends.OwnProcess(resources)
                 config.backend_cls().on_start(group, config)
                 config.backend_cls().on_training_start(group, config)
                 self.enter()
         if backend == "torch":
-            self.membership.groups = torch_state.group_of_one(gpu=bool(ray.get_gpu_ids()))
+            self.membership.groups = torch_state.create_group_of_one(gpu=bool(ray.get_gpu_ids()))
 
     @property
     def membership(self) -> backends.Membership:
@@ -226,7 +226,7 @@ class WorkerRuntime:
         self._keep_caches(assignment)
         is_first = self._first_memory is None
         if is_first:
-            process_reset.settle()
+            process_reset.freeze_objects()
         cache = self._caches[assignment.data_key]
         session = TrialSession(self.pool, self.job, assignment, cache)
         self.session = session
@@ -238,26 +238,30 @@ class WorkerRuntime:
         self._log = trial_logs.log_of(assignment.folder, ranks.rank)
         try:
             self._streams.open(session)
-            with trial_logs.into(self._log, title) as say, contextlib.closing(session):
+            with (
+                trial_logs.redirect_output(self._log, title) as log_line,
+                contextlib.closing(session),
+            ):
                 ended, broken = self._run_isolated(session, assignment, is_first)
                 outcome = f"{ended.state.value} after {ended.reports} reports"
-                say(f"{outcome}\n{ended.error}" if ended.error else outcome)
+                log_line(f"{outcome}\n{ended.error}" if ended.error else outcome)
         finally:
             save_files(self.job.store, self._log, assignment)
             self.session = None
             self._log = None
         if self._first_memory is None:
-            process_reset.settle()
+            process_reset.freeze_objects()
             self._first_memory = process_reset.memory()
-        grown = process_reset.excess_growth(self._first_memory, process_reset.memory())
+        growth_error = process_reset.excess_growth(self._first_memory, process_reset.memory())
         return replace(
             ended,
             update=session.unacknowledged(),
-            broken=broken or grown,
+            broken=broken or growth_error,
             disconnected=membership.lost_its_group(),
         )
 
     def _keep_caches(self, assignment: Assignment) -> None:
+        """Delete cached data that the pool does not list, and add new data to the cache."""
         for key in self._caches.keys() - set(assignment.cached):
             del self._caches[key]
         if assignment.data is not None:
@@ -280,12 +284,12 @@ class WorkerRuntime:
         if is_first:
             import_loop(self.job, seconds)
             if assignment.ranks.rank == 0:
-                ray.get(self.pool.imported.remote(assignment.id))
+                ray.get(self.pool.restart_clock.remote(assignment.id))
         current = current_of(self.job, assignment, self._caches[assignment.data_key])
         mark = f"{assignment.folder}/{assignment.ranks.rank}"
         if assignment.attempt > 1:
             child_processes.end(mark)  # Processes of an earlier attempt whose worker was lost.
-        with process_reset.isolated(mark) as reset, stacks_after(seconds):
+        with process_reset.isolate_trial(mark) as reset, write_stacks_after(seconds):
             ended = replace(run_loop(session, current), reports=session.reports)
         return ended, reset.broken
 
@@ -308,7 +312,7 @@ class WorkerRuntime:
 
         The pool is notified if the loop has not reported for long.
         """
-        last: TrialSession | None = None
+        previous: TrialSession | None = None
         call = self.pool.listen.remote(self.worker)
         while True:
             ready, _ = ray.wait([call], timeout=REPORTS_EVERY)
@@ -320,9 +324,9 @@ class WorkerRuntime:
                         threading.Thread(target=self._answer, args=received, daemon=True).start()
                 session = self.session
                 # Wait one interval before the first reports, which the end of a short trial sends.
-                if session is not None and session is last and not ready:
+                if session is not None and session is previous and not ready:
                     session.send_if_new()
-                last = session
+                previous = session
                 if session is not None:
                     session.check_silence()
             except ray.exceptions.RayError:  # The pool has died, so Ray will end this process soon.
@@ -331,9 +335,10 @@ class WorkerRuntime:
                 trial_logs.shorten(log)
 
     def _answer(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """Carry out a call of the pool, and tell the pool that it has ended."""
         error = None
         try:
             getattr(self, method)(*arguments)
         except BaseException:
             error = traceback.format_exc()
-        self.pool.answered.remote(self.worker, number, error)
+        self.pool.record_answer.remote(self.worker, number, error)

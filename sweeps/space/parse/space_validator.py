@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.core.errors import InputError, first_of
+from sweeps.core.errors import InputError, join_first
 from sweeps.core.resources import Shape
 from sweeps.space.model import enumeration
 from sweeps.space.model.domains import Dimension, Keys
@@ -297,7 +297,7 @@ class SpaceValidator:
             self.root.wrong_inside(
                 "search.algorithm",
                 "grid search allows only `grid` dimensions, but these are sampled: "
-                f"{first_of(sampled, 5)}",
+                f"{join_first(sampled, 5)}",
             )
         for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
             if getattr(search, name) and not sampled:

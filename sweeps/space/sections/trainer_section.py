@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError
-from sweeps.core.installed_package import extras, install
+from sweeps.core.installed_package import extras, install_command
 from sweeps.core.plugins import references
 from sweeps.core.plugins.library_code import is_library_file
 from sweeps.core.text.suggestions import did_you_mean
@@ -207,7 +207,7 @@ class TrainerSection:
             and not self.started
             and references.source_of(value) is None
         ):
-            command = install(value) if value in extras() else f"pip install {value}"
+            command = install_command(value) if value in extras() else f"pip install {value}"
             yield f"`{value}` is not installed; run `{command}`"
 
     def _from_loop(self, node: Node) -> TrainerSpec | None:
@@ -275,7 +275,7 @@ class TrainerSection:
         if missing and not self.started:
             command = f"pip install {' '.join(missing)}"
             if definition.extra:
-                command = install(definition.extra)
+                command = install_command(definition.extra)
             node.wrong(
                 f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
                 f"`{command}`"

@@ -16,7 +16,7 @@ from sweeps.core.files.safe_names import safe_name
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult
 from sweeps.core.text.secrets import masked
-from sweeps.core.trial import Trial, flat
+from sweeps.core.trial import Trial, flatten_params
 from sweeps.space import Space
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def trial_params(trial: Trial) -> dict[str, str]:
     params = {"preprocessor": chain, **trial.labels}
     # The names that dimensions inside of options have in the loop's config
     names_in_config = {OPTION.sub("", name) for name in trial.labels if OPTION.search(name)}
-    for name, value in (*flat(trial.params, "params."), *flat(scaling, "scaling.")):
+    for name, value in (
+        *flatten_params(trial.params, "params."),
+        *flatten_params(scaling, "scaling."),
+    ):
         if name not in names_in_config:
             params[name] = value
     return {name: str(value) for name, value in params.items()}
