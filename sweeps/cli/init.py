@@ -158,6 +158,7 @@ def _ask(question: str, use: Callable[[str], Answer], default: str | None = None
     """Ask a question until `use` accepts the answer, and return what `use` returns."""
 
     def value(answer: str) -> Answer:
+        """Return the value of an answer. After a `UsageError`, click asks again."""
         try:
             return use(answer)
         except InputError as e:
@@ -175,6 +176,7 @@ def _sweep_name(file: Path) -> str:
 
 
 def _from_wandb(file: Path, config: Path, force: bool) -> None:
+    """Write a space file for the configuration of a W&B sweep."""
     from sweeps.scaffold.from_wandb import space_text
     from sweeps.scaffold.new_files import write_files
     from sweeps.space.yaml.yaml12 import parse, read_text
@@ -184,6 +186,7 @@ def _from_wandb(file: Path, config: Path, force: bool) -> None:
 
 
 def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> None:
+    """Write a space file for an Optuna study, and a module for its loop unless it exists."""
     from sweeps.core.text.secrets import masked
     from sweeps.scaffold.from_optuna import study_texts
     from sweeps.scaffold.new_files import write_files
@@ -203,6 +206,7 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
 def _from_objective(
     file: Path, reference: str, directions: Sequence[Direction], force: bool
 ) -> None:
+    """Write a space file for an Optuna objective, and the module that runs the objective."""
     from sweeps.data.sources.sources import importable
     from sweeps.scaffold.from_objective import objective_texts
     from sweeps.scaffold.new_files import refuse_existing, write_files

@@ -124,6 +124,7 @@ def _show(
 
 
 def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json: bool) -> None:
+    """Print one trial, the place of its best checkpoint, and what it is doing if it is silent."""
     from sweeps.core.files.checkpoint_files import checkpoint_exists, checkpoint_place
     from sweeps.stored.sweep_lookup import trial_of
 

@@ -19,7 +19,7 @@ from sweeps.data.summary.summary_warnings import groups, missing_entry, parse_en
 from sweeps.space.yaml.yaml_writer import flow
 
 from .table_search import FOLDS, TableSearch, choose_search
-from .yaml_text import comment_lines, line, quoted, sweep_name
+from .yaml_text import comment_lines, line, sweep_name, yaml_value
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -140,7 +140,7 @@ def _parse_reason(finding: Finding) -> str:
         example += f" in row {finding.row:,}"
     if finding.count:
         return f"{values}; other texts, such as {example}, become missing"
-    other = f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
+    other = f"; or {yaml_value(finding.other_rule)}, which also fits" if finding.other_rule else ""
     return f"{values} as text, such as {example}{other}"
 
 
@@ -221,6 +221,7 @@ def _lines(entries: Mapping[str, str], indent: int) -> list[str]:
 
 
 def _head(table: Table, name: str) -> list[str]:
+    """Return the first lines of the file: comments, the name and the trainer."""
     about = "" if table.exact else "about "
     name = name or table.source.rpartition("/")[2].partition(".")[0]
     return [
@@ -230,7 +231,7 @@ def _head(table: Table, name: str) -> list[str]:
         "#",
         "#   sweeps plan FILE --data   shows the trials, the columns, and warnings about them",
         "#   sweeps run FILE           searches the space and exports the best trial",
-        f"name: {quoted(sweep_name(name))}",
+        f"name: {yaml_value(sweep_name(name))}",
         line(
             f"trainer: {table.trainer}",
             "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers",
@@ -241,14 +242,14 @@ def _head(table: Table, name: str) -> list[str]:
 def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dict[str, str]:
     """Return the keys of the section `data` without the lists of columns, each with its comment."""
     findings = table.summary.findings
-    keys = {f"train: {quoted(table.source)}": ""}
+    keys = {f"train: {yaml_value(table.source)}": ""}
     if read:
         keys[f"read: {read}"] = ""
-    keys[f"label: {quoted(table.label)}"] = _label_comment(table)
+    keys[f"label: {yaml_value(table.label)}"] = _label_comment(table)
     if table.given_task:
         keys[f"task: {table.task}"] = "or else sweeps would infer another task"
     if table.task == "binary":
-        positive = f"positive: {quoted(list(table.summary.label)[1])}"
+        positive = f"positive: {yaml_value(list(table.summary.label)[1])}"
         keys[positive] = "the class that F1 and the signs of constraints refer to"
     if table.time:
         comment = "the rows are sorted by this date: trials are compared on the latest fifth"
@@ -288,17 +289,17 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
 
 def _latest(column: str, share: float) -> str:
     """Return the value of a split that has the latest rows."""
-    return f"{{time: {quoted(column)}, last: {share}}}"
+    return f"{{time: {yaml_value(column)}, last: {share}}}"
 
 
 def _column_lines(table: Table, columns: Columns) -> list[str]:
     """Return the keys `drop` and `parse` of the section `data`."""
-    drop = {f"- {quoted(name)}": reason for name, reason in columns.drop.items()}
+    drop = {f"- {yaml_value(name)}": reason for name, reason in columns.drop.items()}
     parse = {}
     if table.label_rule:
-        parse[f"{flow(table.label)}: {quoted(table.label_rule)}"] = "the label"
+        parse[f"{flow(table.label)}: {yaml_value(table.label_rule)}"] = "the label"
     for name, (rule, reason) in columns.parse.items():
-        parse[f"{flow(name)}: {quoted(rule)}"] = reason
+        parse[f"{flow(name)}: {yaml_value(rule)}"] = reason
     lines = []
     for key, entries in {"drop": drop, "parse": parse}.items():
         if entries:
@@ -319,6 +320,7 @@ def _label_comment(table: Table) -> str:
 
 
 def _metric(table: Table) -> str:
+    """Return the metric that the user named, or else the usual one of the task."""
     return table.metric or METRICS[table.task]
 
 
@@ -345,8 +347,8 @@ def _preprocessor(columns: Columns) -> list[str]:
     steps = {}
     if columns.prose:
         fill = "strategy: constant, fill_value: missing"
-        steps[f"- SimpleImputer: {{columns: {quoted([*columns.prose])}, {fill}}}"] = ""
-        text = f"- HashingVectorizer: {{columns: {quoted([*columns.prose])}, num_features: 64}}"
+        steps[f"- SimpleImputer: {{columns: {yaml_value([*columns.prose])}, {fill}}}"] = ""
+        text = f"- HashingVectorizer: {{columns: {yaml_value([*columns.prose])}, num_features: 64}}"
         steps[text] = "prose: the number of each word, in 64 columns"
     if len(columns.texts) > len(columns.prose):
         steps["- Categorizer"] = "the columns of text; the trainer reads categories as they are"

@@ -13,7 +13,7 @@ from sweeps.space.model.domains import RULES, argument_problems, build
 from sweeps.space.yaml.yaml_writer import flow
 
 from .optuna_study import best_points, open_study
-from .yaml_text import comment_lines, line, quoted, space_file
+from .yaml_text import comment_lines, line, space_file, yaml_value
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -182,7 +182,7 @@ def params_lines(parameters: Sequence[Parameter]) -> list[str]:
             condition = values[0] if len(values) == 1 else list(values)
             value = value if isinstance(value, dict) else {"choice": [value]}
             value = {**value, "when": {f"params.{name}": condition}}
-        lines.append(line(f"{flow(parameter.name)}: {quoted(value)}", indent=4))
+        lines.append(line(f"{flow(parameter.name)}: {yaml_value(value)}", indent=4))
     if problems:
         raise InputError(problems)
     return lines
@@ -218,7 +218,7 @@ def space_text(
         scheduler: Value of the key `scheduler`; "" to leave the key out.
     """
     objectives = [{"metric": metric, "goal": goal} for metric, goal in goals]
-    sections = [f"objective: {quoted(objectives[0] if len(objectives) == 1 else objectives)}"]
+    sections = [f"objective: {yaml_value(objectives[0] if len(objectives) == 1 else objectives)}"]
     if scheduler:
         sections.append(f"scheduler: {scheduler}")
     sections.append(f"limits: {{max_trials: {trials}}}")
@@ -226,12 +226,12 @@ def space_text(
     if any(points):
         comment = "the best trials of the study are run first"
         sections += ["search:", line("initial_points:", comment, 2)]
-        sections += [f"    - {quoted(point)}" for point in points]
+        sections += [f"    - {yaml_value(point)}" for point in points]
     return space_file(
         origin,
         notes,
         name=name,
-        trainer=f"{{loop: {quoted(loop)}}}",
+        trainer=f"{{loop: {yaml_value(loop)}}}",
         sections=sections,
         params=params_lines(parameters),
     )
@@ -272,7 +272,8 @@ def study_texts(
     except InputError:
         raise
     except Exception as e:  # a stranger's study may contain anything
-        cause: Any = e.__cause__ or e  # Optuna's own message hides the cause
+        # Optuna's own message hides the cause, and SQLAlchemy's the error of the driver, `orig`.
+        cause: Any = e.__cause__ or e
         lines = str(getattr(cause, "orig", None) or cause).splitlines() or [type(cause).__name__]
         text = f"{masked(storage)} cannot be read: {masked(lines[0])}"
         raise InputError("--from-optuna", text) from e

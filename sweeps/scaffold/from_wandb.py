@@ -9,7 +9,7 @@ from sweeps.space.parse.foreign_syntax import translate_mapping
 from sweeps.space.parse.nodes import Mark, Node
 from sweeps.space.yaml.yaml_writer import flow
 
-from .yaml_text import line, quoted, space_file
+from .yaml_text import line, space_file, yaml_value
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
@@ -31,7 +31,8 @@ class _Translation:
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def problem(self, mark: Mark, key: str, text: str) -> None:
+    def add_problem(self, mark: Mark, key: str, text: str) -> None:
+        """Add a problem of a key."""
         self.problems.append(Problem(str(mark), f"{key}: {text}"))
 
 
@@ -52,7 +53,7 @@ def space_text(root: Node, source: str) -> str:
     method = _take(root, "method")
     translation = _Translation(str(method.plain() or "bayes"))
     if translation.method not in ALGORITHMS:
-        translation.problem(
+        translation.add_problem(
             method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {translation.method}"
         )
     params = list(_parameters(_section(root, "parameters"), translation, 4))
@@ -102,7 +103,7 @@ def _parameters(node: Node, translation: _Translation, indent: int) -> Iterator[
     """Yield the lines of `space.params`."""
     for name, child in node.value.items():
         if not child.is_map:
-            translation.problem(
+            translation.add_problem(
                 child.mark,
                 f"parameters.{name}",
                 f"must be a mapping such as {{min: 0, max: 1}}, got {child.show()}",
@@ -126,18 +127,18 @@ def _domain(node: Node, path: str, translation: _Translation) -> str | None:
     keys = {key: _take(node, key) for key in DISTRIBUTION if key in node.value}
     kind = str(keys["distribution"].value) if "distribution" in keys else _default_kind(keys)
     if kind == "constant" and "value" in keys:
-        return quoted(keys["value"].plain())
+        return yaml_value(keys["value"].plain())
     values = keys["values"].plain() if "values" in keys else None
     if kind in ("categorical", "categorical_w_probabilities") and isinstance(values, list):
         if len(values) == 1:
-            return quoted(values[0])
-        return f"{{{'grid' if translation.method == 'grid' else 'choice'}: {quoted(values)}}}"
+            return yaml_value(values[0])
+        return f"{{{'grid' if translation.method == 'grid' else 'choice'}: {yaml_value(values)}}}"
     keys["distribution"] = Node(kind, node.mark, raw=kind)
     hint = translate_mapping(Node(keys, node.mark))
     # The hint is "write {domain}", perhaps followed by how the bounds are computed, in parentheses.
     match = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
     if match is None:
-        translation.problem(
+        translation.add_problem(
             node.mark,
             path,
             f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}",
@@ -166,7 +167,7 @@ def _trainer(root: Node, translation: _Translation) -> str:
     node = _take(root, "command")
     command = node.plain() or list(DEFAULT_COMMAND)
     if not isinstance(command, list):
-        translation.problem(node.mark, "command", "must be a list")
+        translation.add_problem(node.mark, "command", "must be a list")
         command = []
     words: list[str] = []
     for part in map(str, command):
@@ -200,7 +201,7 @@ def _objective(root: Node, translation: _Translation) -> str:
         )
     if (target := _take(metric, "target").value) is not None:
         translation.notes.append(f"metric.target: add `target: {target}` to `limits`.")
-    return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {quoted(goal)}}}"
+    return f"objective: {{metric: {yaml_value(str(name or 'loss'))}, goal: {yaml_value(goal)}}}"
 
 
 def _search(root: Node, translation: _Translation) -> Iterator[str]:
@@ -223,7 +224,7 @@ def _search(root: Node, translation: _Translation) -> Iterator[str]:
         for key, our_key in EARLY_TERMINATE.items():
             if key in early_terminate.value:
                 options[our_key] = _take(early_terminate, key).plain()
-        yield f"scheduler: {quoted(options)}"
+        yield f"scheduler: {yaml_value(options)}"
     run_cap = _take(root, "run_cap").plain()
     # Without a cap, a grid search ends after its last cell.
     if translation.method != "grid" or run_cap:
@@ -231,4 +232,4 @@ def _search(root: Node, translation: _Translation) -> Iterator[str]:
             translation.notes.append(
                 f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`."
             )
-        yield f"limits: {{max_trials: {quoted(run_cap or TRIALS)}}}"
+        yield f"limits: {{max_trials: {yaml_value(run_cap or TRIALS)}}}"

@@ -26,7 +26,7 @@ from sweeps.data.summary.data_summary import DataSummary, Finding
 from sweeps.data.summary.early_summary import TableReader
 from sweeps.data.summary.table_summary import summarize
 from sweeps.data.summary.text_findings import text_findings
-from sweeps.space.parse.nodes import Problems, located
+from sweeps.space.parse.nodes import Problems, locate
 from sweeps.space.parse.section_checks import check
 from sweeps.space.sections.data_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
 from sweeps.space.yaml import yaml12
@@ -54,7 +54,7 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
     """
     node = yaml12.parse(text, "--read", override=True)
     problems = Problems()
-    keys = check(ReadKeys, located(node, problems, "read"))
+    keys = check(ReadKeys, locate(node, problems, "read"))
     if keys is None:
         raise InputError([Problem("--read", problem.text) for problem in problems.sorted()])
     return keys, flow(node.plain()) if text else ""
@@ -141,7 +141,16 @@ def describe_table(
     rule = _label_rule(table, label)
     parse = {label: rule} if rule else {}
     valid = Split("fraction", fraction=0.2)
-    spec = DataSpec(source, label, valid, None, None, folder, parse=parse, drop_missing_label=True)
+    spec = DataSpec(
+        train=source,
+        label=label,
+        valid=valid,
+        test=None,
+        task=None,
+        base=folder,
+        parse=parse,
+        drop_missing_label=True,
+    )
     # A frequent word such as `none` is a class, and not a marker of a missing label.
     profile = profile_columns(spec, table.select([label])).get(label, Profile(0))
     words = " and ".join(repr(word) for word in profile.markers if profile.is_value(word))
@@ -155,11 +164,22 @@ def describe_table(
         option = {"data.task": "--task"}
         problems = [Problem(option.get(p.place, "--label"), p.text) for p in e.problems]
         raise InputError(problems) from None
-    summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
+    total_rows = dict(reader.rows) if reader.stream else None  # `parts` has only some of the rows
+    summary = summarize(spec, parts, classes, rows=total_rows)
     if missing:
         findings = (_with_unlabeled(finding, table) for finding in summary.findings)
         summary = replace(summary, findings=tuple(findings))
-    described = Table(source, label, task, names_task, rule, missing, summary, reader.exact, words)
+    described = Table(
+        source,
+        label,
+        task,
+        given_task=names_task,
+        label_rule=rule,
+        missing_labels=missing,
+        summary=summary,
+        exact=reader.exact,
+        label_words=words,
+    )
     columns = columns_of(summary)
     _require_features(summary, columns.drop)
     if reader.stream:
@@ -198,7 +218,9 @@ def _is_sorted(column: pa.ChunkedArray, rule: JsonValue) -> bool:
     """
     times = column.combine_chunks()
     if is_text(times.type):
-        times = parse_texts(times, rule) if isinstance(rule, str) else times.slice(0, 0)
+        if not isinstance(rule, str):
+            return False
+        times = parse_texts(times, rule)
     if times.null_count or pc.count_distinct(times).as_py() < LEAST_TIMES:
         return False
     earlier = times[:-1]

@@ -100,6 +100,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 
     tables = {} if isinstance(table, (str, os.PathLike)) else {"train": table}
     keys, read = read_table.read_keys(request.read or "")
+    # A table in memory is read from a temporary file, as the sweep will read it from its folder.
     with tempfile.TemporaryDirectory() as folder:
         path = str(table)
         if tables:
@@ -135,11 +136,11 @@ def describe_request(
         source, reader, rows, request.label, folder, task=request.task
     )
     if request.metric is not None:
-        table = replace(table, metric=checked_metric(request.metric, table.task))
+        table = replace(table, metric=full_metric_name(request.metric, table.task))
     return replace(table, trainer=trainer)
 
 
-def checked_metric(metric: str, task: str) -> str:
+def full_metric_name(metric: str, task: str) -> str:
     """Return the full name of a metric, such as `valid-auc` for `auc`.
 
     Raises:

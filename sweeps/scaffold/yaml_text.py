@@ -11,12 +11,12 @@ from sweeps.space.yaml.yaml_writer import flow
 COMMENT_AT = 44
 
 
-def quoted(value: Any) -> str:
+def yaml_value(value: Any) -> str:
     """Return a value as YAML in one line.
 
     A `${` in a text stays as it is, and does not name an environment variable.
 
-    >>> quoted("size"), quoted("${HOME}"), quoted([True, None, "a b"])
+    >>> yaml_value("size"), yaml_value("${HOME}"), yaml_value([True, None, "a b"])
     ('size', '"$${HOME}"', '[true, null, "a b"]')
     """
     return flow(_escape(value))
@@ -81,7 +81,7 @@ def space_file(
     lines = comment_lines(f"Written by `sweeps init {origin}`.")
     for note in notes:
         lines += ["#", *comment_lines(note)]
-    lines += [f"name: {quoted(sweep_name(name))}", f"trainer: {trainer}", ""]
+    lines += [f"name: {yaml_value(sweep_name(name))}", f"trainer: {trainer}", ""]
     lines += [*sections, "", "space:", "  params:", *params]
     return "\n".join(lines) + "\n"
 

@@ -22,6 +22,9 @@ from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, s
 
 from sweeps.core.loop_context import Current, current, set_current, take_step
 
+# Number of validation rows of a small table.
+VALID_ROWS = 80
+
 
 class Stopped(BaseException):
     """Raised by `ray.train.report` to stop the loop.
@@ -105,6 +108,7 @@ class _FakeSession(LocalTrainFnUtils):
         *args: object,
         **kwargs: object,
     ) -> None:
+        """Record a report and its checkpoint. Raise `Stopped` at the report `stop_at`."""
         latest = self.run.steps[-1] if self.run.steps else 0
         if self.resume and not self.run.steps:  # The step of the checkpoint is not known here.
             latest = (current()._next_step or 1) - 1
@@ -168,7 +172,7 @@ def small_table(
 
     Args:
         task: "binary", "multiclass" or "regression".
-        rows: Number of training rows. The table also has 80 validation rows.
+        rows: Number of training rows. The table also has `VALID_ROWS` validation rows.
         missing: True if one column has missing values.
 
     Returns:
@@ -179,8 +183,9 @@ def small_table(
         in column `y`.
     """
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(rows + 80, 5))
-    signal = x[:, 0] - 2 * x[:, 1] + 0.5 * x[:, 2] ** 2 + rng.normal(0, 0.5, rows + 80)
+    total = rows + VALID_ROWS
+    x = rng.normal(size=(total, 5))
+    signal = x[:, 0] - 2 * x[:, 1] + 0.5 * x[:, 2] ** 2 + rng.normal(0, 0.5, total)
     if task == "regression":
         y: np.ndarray = 1000 + 50 * signal
     else:

@@ -84,9 +84,11 @@ class SamplerTests:
         assert [t.params for t in undisturbed] == [t.params for t in resumed]
 
     def _search(self, folder: Path) -> SearchLoop:
+        """Open the study in a folder, which is created if it does not exist."""
         return SearchLoop.open(folder, self._space(folder))
 
     def _space(self, folder: Path) -> Space:
+        """Write a space file with the sampler into a folder and load it."""
         search = {"algorithm": self.algorithm, "seed": 3, "options": self.options}
         text = SPACE.format(search=repr(search).replace("True", "true").replace("False", "false"))
         if self.grids_only:
@@ -117,6 +119,7 @@ class SamplerTests:
 
 
 def _finish(search: SearchLoop, trial: Trial) -> None:
+    """Report a loss that depends on `x` and `cell`, and end the trial."""
     loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
     search.store.append(
         TrialReported(0.0, trial.number, (Report(9, {"loss": loss}, 0.0),), seconds=1.0)

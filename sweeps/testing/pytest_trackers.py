@@ -77,7 +77,8 @@ def sample_trial(number: int) -> Trial:
     """Return a trial of the sample sweep."""
     values = {"lr": 0.01 / (number + 1), "optimizer": ("sgd", "adam", None)[number % 3]}
     labels = {f"params.{name}": value for name, value in values.items()}
-    return Trial(number, values, (), Shape(1, (("CPU", 1.0),)), number, labels)
+    shape = Shape(1, (("CPU", 1.0),))
+    return Trial(number, values, preprocessor=(), shape=shape, seed=number, labels=labels)
 
 
 def trial_events(number: int, state: State) -> list[TrialEvent]:
@@ -87,9 +88,8 @@ def trial_events(number: int, state: State) -> list[TrialEvent]:
     )
     error = "Traceback\nValueError: no\n" if state is State.FAIL else None
     final = {"auc": 0.75} if state is State.COMPLETE else {}
-    result = Result(
-        state, None if state is State.FAIL else 0.5, 2, 2, None, error, 1.5, final=final
-    )
+    value = None if state is State.FAIL else 0.5
+    result = Result(state, value, best_step=2, steps=2, error=error, seconds=1.5, final=final)
     return [
         TrialStarted(START, number, sample_trial(number)),
         TrialReported(START + 1, number, reports[:1]),
@@ -115,10 +115,16 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)
     history = sample_history if resumed else None
-    events: list[Event] = [
-        SweepStarted(START, sample_space(folder), sweep, "0" * 64, "c0ffee", "no", history)
-    ]
-    events.append(ArtifactSaved(START, "environment.json", "[]\n"))
+    started = SweepStarted(
+        START,
+        sample_space(folder),
+        sweep,
+        fingerprint="0" * 64,
+        git_commit="c0ffee",
+        git_dirty="no",
+        history=history,
+    )
+    events: list[Event] = [started, ArtifactSaved(START, "environment.json", "[]\n")]
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
         if number > 0 or not resumed:
             events += trial_events(number, state)
@@ -136,14 +142,24 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
         TrialStarted(START + 4, 4, sample_trial(4)),
         AttemptStarted(START + 4, 4, 1),
         AttemptFailed(START + 4, 4, "lost", FailureCounts(1)),
-        TrialDecided(START + 5, 4, 1, perturbation, str(perturbation)),
-        TrialResized(START + 6, 4, GangSizePeriod(1, 2, 1, START + 6)),
+        TrialDecided(START + 5, 4, rung=1, perturbation=perturbation, lineage=str(perturbation)),
+        TrialResized(START + 6, 4, GangSizePeriod(step=1, workers=2, reported=1, time=START + 6)),
         TrialPaused(START + 6, 4, 1),
-        TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1)),
+        TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, best_step=1, steps=1)),
     ]
     best = {"trial": "0004", "value": 0.25, "test": None, "params": sample_trial(4).params}
     trials = {"completed": 2, "pruned": 1, "failed": 1, "interrupted": 1}
-    result = SweepResult(sweep.name, sweep, trials, best, None, None, {}, 1, 8.0)
+    result = SweepResult(
+        sweep.name,
+        sweep,
+        trials,
+        best=best,
+        bundle=None,
+        checkpoint=None,
+        mlflow={},
+        fits=1,
+        seconds=8.0,
+    )
     return [*events, SweepEnded(START + 8, result, sample_trial(4), "# sample\n")]
 
 

@@ -23,7 +23,7 @@ from sweeps.data.summary.early_summary import summarize_early
 from sweeps.scaffold.from_data import space_text
 from sweeps.scaffold.read_table import describe_table, likely_label, open_table
 from sweeps.scaffold.table_search import TRAINERS
-from sweeps.scaffold.yaml_text import quoted
+from sweeps.scaffold.yaml_text import yaml_value
 from sweeps.space import load
 from sweeps.space.yaml.yaml12 import parse
 from tests.scaffold.init_command import invoke_init
@@ -248,7 +248,7 @@ NAMES = st.lists(
 )
 def test_a_quoted_value_is_read_back(value: Any) -> None:
     try:
-        read = parse(f"a: {quoted(value)}", "").value["a"].value
+        read = parse(f"a: {yaml_value(value)}", "").value["a"].value
     except InputError:  # characters that YAML forbids, or numbers that are too large
         assert not isinstance(value, (bool, float))
         return

@@ -12,7 +12,7 @@ import pytest
 from sweeps.core.plugins import plugin_registry, references
 from sweeps.space.model.domains import DOMAINS
 from sweeps.space.model.step_names import BUILTIN_STEPS
-from sweeps.space.parse.key_suggestions import SUGGESTIONS, normalized, suggest
+from sweeps.space.parse.key_suggestions import SUGGESTIONS, normalize, suggest
 from sweeps.space.parse.section_checks import fragments
 from sweeps.space.parse.top_level_keys import TOP
 from sweeps.space.sections import data_models, search_models, trainer_models
@@ -82,7 +82,7 @@ def test_every_suggestion_leads_to_something_that_is_there(
 
 def test_no_word_is_there_twice() -> None:
     for words in SUGGESTIONS.values():
-        names = [normalized(name) for name in words]
+        names = [normalize(name) for name in words]
         assert len(names) == len(set(names))
 
 

@@ -50,30 +50,30 @@ class Rule:
         args: Names of the arguments, in order. The first `needed` of them are required, the others
             optional.
         needed: Number of required arguments.
+        text: The rule as text for messages, such as "lower < upper".
         integer: True if the arguments and the values are integers.
         log: True if values are sampled on a logarithmic scale. The bounds must then be positive.
-        text: The rule as text for messages, such as "lower < upper".
     """
 
     args: tuple[str, ...]
     needed: int
-    integer: bool
-    log: bool
     text: str
+    integer: bool = False
+    log: bool = False
 
 
 _BOUNDS = ("lower", "upper")
 RULES: dict[str, Rule] = {
-    "uniform": Rule(_BOUNDS, 2, False, False, "lower < upper"),
-    "quniform": Rule((*_BOUNDS, "q"), 3, False, False, "lower < upper"),
-    "loguniform": Rule(_BOUNDS, 2, False, True, "0 < lower < upper"),
-    "qloguniform": Rule((*_BOUNDS, "q"), 3, False, True, "0 < lower < upper"),
-    "randint": Rule(_BOUNDS, 2, True, False, "lower < upper (upper is excluded)"),
-    "qrandint": Rule((*_BOUNDS, "q"), 2, True, False, "lower < upper"),
-    "lograndint": Rule(_BOUNDS, 2, True, True, "0 < lower < upper (upper is excluded)"),
-    "qlograndint": Rule((*_BOUNDS, "q"), 3, True, True, "0 < lower < upper"),
-    "randn": Rule(("mean", "sd"), 0, False, False, "sd > 0"),
-    "qrandn": Rule(("mean", "sd", "q"), 3, False, False, "sd > 0"),
+    "uniform": Rule(_BOUNDS, 2, "lower < upper"),
+    "quniform": Rule((*_BOUNDS, "q"), 3, "lower < upper"),
+    "loguniform": Rule(_BOUNDS, 2, "0 < lower < upper", log=True),
+    "qloguniform": Rule((*_BOUNDS, "q"), 3, "0 < lower < upper", log=True),
+    "randint": Rule(_BOUNDS, 2, "lower < upper (upper is excluded)", integer=True),
+    "qrandint": Rule((*_BOUNDS, "q"), 2, "lower < upper", integer=True),
+    "lograndint": Rule(_BOUNDS, 2, "0 < lower < upper (upper is excluded)", integer=True, log=True),
+    "qlograndint": Rule((*_BOUNDS, "q"), 3, "0 < lower < upper", integer=True, log=True),
+    "randn": Rule(("mean", "sd"), 0, "sd > 0"),
+    "qrandn": Rule(("mean", "sd", "q"), 3, "sd > 0"),
 }
 BRANCHING = ("grid", "choice")
 DOMAINS = (*BRANCHING, *RULES)
@@ -168,17 +168,16 @@ class Dimension:
     @property
     def highest(self) -> Number | None:
         """The largest possible value: `upper`, or `upper - 1` where Ray Tune excludes `upper`."""
-        if self.upper is None or not self.is_integer or (self.q or 1) != 1:
-            return self.upper
-        return self.upper - 1
+        excludes_upper = self.is_integer and self.q in (None, 1)
+        return self.upper - 1 if excludes_upper and self.upper is not None else self.upper
 
     @property
     def size(self) -> float:
         """Number of values; infinity for a continuous domain and for a normal distribution."""
         if self.options:
             return len(self.options)
-        step = self.q or self.is_integer
-        if self.lower is None or self.highest is None or not step:
+        step = self.q or (1 if self.is_integer else None)
+        if self.lower is None or self.highest is None or step is None:
             return math.inf
         return round((self.highest - self.lower) / step) + 1
 
@@ -221,7 +220,7 @@ class Dimension:
         if q is None:
             return x
         start = self.lower or 0
-        if isinstance(q, int) and isinstance(start, int):
+        if isinstance(q, int) and isinstance(start, int):  # faster than the general case below
             offset = start % q
             near = offset + (round((Fraction(x) - offset) / q) + steps) * q
             return near if isinstance(x, int) else float(near)
@@ -313,6 +312,7 @@ def _broken_requirement(rule: Rule, values: Mapping[str, Any]) -> str | None:
     if any(values.get(name, 1) <= 0 for name in ("sd", "q")):
         return " and ".join(f"{name} > 0" for name in ("sd", "q") if name in rule.args)
     if "mean" in rule.args:
+        # All values lie within 10 standard deviations; see `EDGES`.
         farthest = abs(float(values.get("mean", 0))) + 10 * float(values.get("sd", 1))
         return None if math.isfinite(farthest) else "values that a float can hold"
     lower = values["lower"]
@@ -329,11 +329,12 @@ def _broken_requirement(rule: Rule, values: Mapping[str, Any]) -> str | None:
 
 
 def _number_rule(arg: Plain, integer: bool) -> str | None:
-    """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule.
+    """Return the rule that an argument breaks; None if it breaks no rule.
 
-    Messages write "must be" before it.
+    The rule is text that follows "must be", such as "an integer".
     """
-    if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
+    allowed = int if integer else (int, float)
+    if isinstance(arg, bool) or not isinstance(arg, allowed):
         return "an integer" if integer else "a number"
     if isinstance(arg, float):
         return None if math.isfinite(arg) else "finite"

@@ -80,28 +80,25 @@ def assignments(
         pending += related
         needed |= related
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
-    # Each entry has the indices of the keys that the first dimensions take, in the order in which
-    # `fill` visits them. The next dimension takes its first key, and an entry for each of its other
-    # keys is put on the stack.
-    stack: list[tuple[int, ...]] = [()]
+    stack: list[Keys] = [{}]  # keys that some dimensions must have in the next combinations
     while stack:
-        prefix = stack.pop()
-        indices: list[int] = []
+        chosen = stack.pop()
+        new_names: list[str] = []  # the other dimensions that `fill` visits, in this order
 
-        def choose(
-            dim: Dimension, prefix: tuple[int, ...] = prefix, indices: list[int] = indices
-        ) -> Key:
+        def choose(dim: Dimension, chosen: Keys = chosen, new: list[str] = new_names) -> Key:
             if dim.name not in keys:
                 return any_key(dim)
-            if len(indices) < len(prefix):
-                indices.append(prefix[len(indices)])
-            else:
-                stack.extend((*indices, i) for i in reversed(range(1, len(keys[dim.name]))))
-                indices.append(0)
-            return keys[dim.name][indices[-1]]
+            if dim.name not in chosen:
+                new.append(dim.name)
+            return chosen.get(dim.name, keys[dim.name][0])
 
         values: Keys = {}
         yield fill({**sections}, choose, values), values
+        # This was the combination in which every new dimension has its first key.
+        for name in new_names:
+            first, *others = keys[name]
+            stack.extend({**chosen, name: key} for key in reversed(others))
+            chosen = {**chosen, name: first}
 
 
 def any_key(dim: Dimension) -> Key:

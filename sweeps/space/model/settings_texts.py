@@ -38,8 +38,8 @@ def settings_of(space: Space) -> dict[str, str]:
 def _settings(path: str, node: Node, depth: int) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each setting in a tree.
 
-    A mapping `depth` levels below the node is one setting, and so is every value above it. The
-    level `space` does not count.
+    A value that is no mapping is a setting. A mapping `depth` levels below the node is a single
+    setting. The level `space` does not count.
     """
     if not node.is_map or depth == 0:
         text = node.value if isinstance(node.value, str) else node.show(LONGEST)

@@ -294,14 +294,16 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
 
     They can be fitted before any trial is sampled.
 
-    The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain
-    to fit on these data.
+    Returns:
+        Distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain to fit on
+        these data.
     """
     fits = {}
     dims = [
         *dimensions(space.sections.get("data")),
         *dimensions(space.sections.get("preprocessor")),
     ]
+    # The dimensions that decide a chain: those in it, and those that their conditions name.
     deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
     for cell in space.cells:
 
@@ -310,7 +312,7 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
 
         active: Keys = {}
         filled = fill({**space.sections}, choose, active)
-        sampled = active.keys() - cell.keys()
+        sampled = active.keys() - cell.keys()  # `choose` gave them any value
         if not deciding & sampled:
             fit = (filled.get("data", {}), filled.get("preprocessor", ()))
             fits[repr(fit)] = fit

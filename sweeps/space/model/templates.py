@@ -189,5 +189,6 @@ def conditions_of(template: Template) -> dict[str, tuple[Term, ...]]:
         for option in dim.options:
             chosen = Term(dim.name, keys=(option.key,))
             for inner in dimensions(option.value):
+                # The options of an inner dimension come later, and replace the term.
                 conditions[inner.name] = (*inner.when, chosen)
     return conditions

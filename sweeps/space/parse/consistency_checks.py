@@ -178,9 +178,12 @@ class ConsistencyChecks:
         Add a problem for each ranking objective if the rows have no groups, or have weights.
         """
         ranking = self.trainers.definition.ranking
+        if not ranking:
+            return data
         for key, value in params.items():
-            for text in walk(value):
-                if not (ranking and isinstance(text, str) and re.fullmatch(ranking, text)):
+            texts = [part for part in walk(value) if isinstance(part, str)]
+            for text in texts:
+                if not re.fullmatch(ranking, text):
                     continue
                 data = replace(data, task=data.task or "regression")
                 if data.group is None or data.weight_columns:
@@ -189,4 +192,4 @@ class ConsistencyChecks:
                         "query, and no `data.weight`"
                     )
                     self.root.wrong_inside(f"space.params.{key}", f"`{text}` {rule}")
-        return replace(data, queries=bool(ranking and data.group))
+        return replace(data, queries=bool(data.group))

@@ -130,7 +130,7 @@ class DimensionParser:
         if values and (hint := translate_mapping(node, values)):
             shown = node.show()
             if values == "anything":
-                constant = shown if len(shown) < 60 else "{...}"  # 60: `show` has cut the text
+                constant = shown if len(shown) < 60 else "{...}"  # `show` cuts at 60 characters
                 hint += f"; to use the mapping as a constant, write {{grid: [{constant}]}}"
             node.wrong(f"{shown} is not a domain; {hint}")
             return MALFORMED
@@ -180,12 +180,12 @@ class DimensionParser:
             got = "an empty list" if args.is_list else args.show()
             text = f"{kind} needs a list with at least one option, got {got}"
             return node.wrong(text, args.at)
-        before = len(self.problems)
+        problems_before = len(self.problems)
         when = self.when_parser.read(node, kind)
         self.when_parser.enclosing.append(node.path)
         values = [read(child) for child in args.value]
         self.when_parser.enclosing.pop()
-        if len(self.problems) > before:
+        if len(self.problems) > problems_before:
             return INVALID
         self._refuse_repeated(node, kind, values)
         options = tuple(
@@ -225,6 +225,7 @@ class DimensionParser:
             hint = scalar_hint(wrong.value)
             text = wrong.value if isinstance(wrong.value, str) else ""
             sibling = f"{node.path.rpartition('.')[0]}.{text}"
+            # The text names another dimension, or looks like a formula, such as "{params.n} * 2".
             if sibling in self.when_parser.parsed or re.search(r"[{*+]|[a-z]\.", text):
                 hint = DEPENDENT
             mark = args.at if index is None else wrong.mark

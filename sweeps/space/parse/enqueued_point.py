@@ -13,7 +13,7 @@ from sweeps.space.model.space_model import Space
 from sweeps.space.yaml.yaml_writer import node_of
 
 from .initial_points import InitialPointsParser
-from .nodes import Mark, Problems, located
+from .nodes import Mark, Problems, locate
 
 # Sections whose names may be left out, as `sweeps show` leaves them out in its table.
 SHORT = ("params", "scaling", "data")
@@ -48,7 +48,7 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     parser = InitialPointsParser(
         space.dimensions, space.sections, len(space.objectives), problems, decided=True
     )
-    node = located(node_of(values, lambda path: mark), problems)
+    node = locate(node_of(values, lambda path: mark), problems)
     point = parser.point(node) if values else None
     if len(problems):
         raise InputError(problems.sorted())

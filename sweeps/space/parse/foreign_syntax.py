@@ -8,7 +8,7 @@ from sweeps.core.json_values import is_number
 from sweeps.space.model.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.yaml.scalars import scalar
 
-from .key_suggestions import normalized, our_name
+from .key_suggestions import normalize, our_name
 from .nodes import Node
 
 # Maps each key of distributions in other tools to its meaning.
@@ -88,7 +88,7 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     if not all(isinstance(key, str) for key in node.value):
         return None
     by_name = {  # the values by the other tool's names, such as "minvalue"
-        normalized(key).lstrip("_"): child
+        normalize(key).lstrip("_"): child
         for key, child in node.items()
         if key != "when" and child.value is not None
     }
@@ -160,9 +160,9 @@ def _properties(by_meaning: Mapping[str, Node], is_distribution: bool) -> set[st
         kind = by_meaning["kind"].value
         if not isinstance(kind, str):
             return None
-        if normalized(kind) not in _PROPERTIES:
+        if normalize(kind) not in _PROPERTIES:
             return {"other"} if is_distribution else None
-        properties |= _PROPERTIES[normalized(kind)]
+        properties |= _PROPERTIES[normalize(kind)]
     return properties
 
 
@@ -185,7 +185,7 @@ def _translate(
             "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential "
             "in the loop"
         )
-    kind = normalized(by_meaning["kind"].value) if "kind" in by_meaning else ""
+    kind = normalize(by_meaning["kind"].value) if "kind" in by_meaning else ""
     # W&B and Azure ML write the logarithms of the bounds
     if kind in _EXPONENTS and {"distribution", "minvalue"} & set(by_name):
         properties = properties | {"exponents"}
@@ -289,9 +289,8 @@ def _domain(kind: str, args: list[str]) -> str:
 
     If the arguments break the domain's rule, the hint shows the rule instead.
     """
-    shown = f"{{{kind}: [{', '.join(args)}]}}"
-    if next(argument_problems(kind, [scalar(arg) for arg in args]), None) is None:
-        return f"write {shown}"
+    if not list(argument_problems(kind, [scalar(arg) for arg in args])):
+        return f"write {{{kind}: [{', '.join(args)}]}}"
     rule = RULES[kind]
     steps = " and an upper bound that is lower plus a multiple of q" if "q" in rule.args else ""
     return f"write {{{kind}: [{', '.join(rule.args)}]}} with {rule.text}{steps}"

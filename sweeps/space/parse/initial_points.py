@@ -55,9 +55,9 @@ class InitialPointsParser:
                 f"must be a mapping of dimensions to values, such as {form}, got {node.show()}"
             )
             return None
-        before = len(self.problems)
+        problems_before = len(self.problems)
         keys: Keys = {}
-        known: Keys = {}
+        known: Keys = {}  # the values with which conditions are evaluated
         for name, child in node.items():
             if name == VALUE:
                 continue
@@ -69,7 +69,7 @@ class InitialPointsParser:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
             except InvalidConditionValue as e:
                 child.wrong(e.with_value(child))
-        if len(self.problems) > before:
+        if len(self.problems) > problems_before:
             return None
         missing = self._check_conditions(node, known)
         values = self._values(node.value[VALUE]) if VALUE in node.value else None
@@ -79,7 +79,7 @@ class InitialPointsParser:
                 f"{', '.join(missing[:5])}"
             )
             node.wrong(text, node.value[VALUE].at)
-        return InitialPoint(keys, values) if len(self.problems) == before else None
+        return InitialPoint(keys, values) if len(self.problems) == problems_before else None
 
     def _check_conditions(self, node: Node, known: Keys) -> list[str]:
         """Add a problem for each inactive dimension for which the point has a value.
@@ -90,24 +90,18 @@ class InitialPointsParser:
         undecided: set[str] = set()  # dimensions that have no value in this point and may be active
         for name in self.dims:
             when = self.conditions[name]
-            active = holds(when, known, undecided)
-            if active is False:
-                if name in known:
-                    child = node.value[name]
-                    child.wrong_key("is inactive with the other values of this point")
-                continue
-            if active is None and name in known and self.decided:
+            is_active = holds(when, known, undecided)  # None if undecided dimensions decide this
+            if name not in known:
+                if is_active is not False:
+                    undecided.add(name)
+                if is_active:
+                    missing.append(name)
+            elif is_active is False:
+                node.value[name].wrong_key("is inactive with the other values of this point")
+            elif is_active is None and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
-                text = (
-                    f"is active only with certain values of {needed}; give a value for {needed}, "
-                    "too"
-                )
-                node.value[name].wrong_key(text)
-            if name in known:
-                continue
-            undecided.add(name)
-            if active:
-                missing.append(name)
+                text = f"is active only with certain values of {needed}; give a value for {needed}"
+                node.value[name].wrong_key(f"{text}, too")
         return missing
 
     def _values(self, node: Node) -> tuple[float, ...] | None:

@@ -306,7 +306,7 @@ def foreign_file(keys: Iterable[Scalar]) -> str | None:
 
     Return None for any other file.
     """
-    names = {normalized(str(key)) for key in keys}
+    names = {normalize(str(key)) for key in keys}
     if names & {"trainer", "space"}:
         return None
     for keys_of_tool, text in FOREIGN_FILES.items():
@@ -315,7 +315,7 @@ def foreign_file(keys: Iterable[Scalar]) -> str | None:
     return None
 
 
-def normalized(name: str) -> str:
+def normalize(name: str) -> str:
     """Return a name in lower case, without `_` and `-`."""
     return name.replace("_", "").replace("-", "").lower()
 
@@ -332,7 +332,7 @@ def our_name(place: str, name: Scalar) -> str | None:
         name: The name as the user wrote it.
     """
     for other_name, word in SUGGESTIONS.get(place, {}).items():
-        if normalized(other_name) == normalized(str(name)):
+        if normalize(other_name) == normalize(str(name)):
             return word
     return None
 
@@ -350,8 +350,8 @@ def suggest(place: str, name: Scalar, valid: Iterable[str]) -> str:
         valid: The valid names at this place.
     """
     valid = list(valid)
-    by_normalized = {normalized(word): word for word in valid}
-    word = our_name(place, name) or by_normalized.get(normalized(str(name)))
+    by_normalized = {normalize(word): word for word in valid}
+    word = our_name(place, name) or by_normalized.get(normalize(str(name)))
     if word is None:
         return did_you_mean(str(name), valid)
     return word if " " in word else f"did you mean `{word}`?"

@@ -16,7 +16,7 @@ from sweeps.space.python.table_overrides import ROWS, overrides_of
 from sweeps.space.yaml.yaml12 import parse, read_text
 
 from .key_suggestions import foreign_file
-from .nodes import Problems, located
+from .nodes import Problems, locate
 from .space_source import SpaceSource, overridden_tree
 from .space_validator import SpaceValidator
 from .top_level_keys import TOP
@@ -73,7 +73,7 @@ def load(
         raise InputError(problems.sorted())
     # Problems with absent sections are reported at the start of the file.
     root = replace(root, key_mark=root.mark._replace(line=1, column=1))
-    root = located(root, problems)
+    root = locate(root, problems)
     text = foreign_file(root.value) if recorded is None and root.is_map else None
     if text is not None:
         raise InputError(str(root.mark), text)

@@ -49,10 +49,13 @@ class Problems:
                 an override.
             text: The message: the value, the rule, and the next thing to try.
         """
-        place, key = place_and_key(mark.key_path, key) if mark.key_path else (str(mark), key)
-        line = " ".join(f"{key}: {text}".split()) if key else " ".join(text.split())
+        place = str(mark)
+        if mark.key_path:
+            place, key = place_and_key(mark.key_path, key)
+        message = " ".join((f"{key}: {text}" if key else text).split())  # in one line
         # overrides have no line; their problems are sorted after the problems of the file
-        self._by_place[(mark.line or 10**9, mark.column, place, line)] = Problem(place, line)
+        line = mark.line or 10**9
+        self._by_place[line, mark.column, place, message] = Problem(place, message)
 
     def extend(self, problems: tuple[Problem, ...]) -> None:
         """Add problems that already have a place.
@@ -60,7 +63,7 @@ class Problems:
         The problems of a file that is not YAML are an example.
         """
         for i, problem in enumerate(problems):
-            self._by_place[(0, i, problem.place, problem.text)] = problem
+            self._by_place[0, i, problem.place, problem.text] = problem
 
     def __len__(self) -> int:
         return len(self._by_place)
@@ -87,6 +90,7 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     """
     if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
         return key_path, ""
+    # The value is missing, and the place is its section, or the whole dict (`space`).
     if key.startswith(key_path.removeprefix("space.")) or key_path == "space":
         return key, ""
     return key_path, key
@@ -103,8 +107,8 @@ class Node:
         raw: Text of a scalar. If the file has quotes around the scalar, this text has single
             quotes. "" for lists and mappings.
         key_mark: Place of the value's key in its mapping. None for values without such a place.
-        path: Dotted path of the value, such as `data.train`; see `located`.
-        problems: Collects the problems of the file; see `located`.
+        path: Dotted path of the value, such as `data.train`; see `locate`.
+        problems: Collects the problems of the file; see `locate`.
     """
 
     value: Any
@@ -153,7 +157,7 @@ class Node:
             text: The message: the rule, the value, and the next thing to try.
             at: Place of the problem. By default, it is the place where the value begins.
         """
-        assert self.problems is not None, "only nodes from `located` have problems"
+        assert self.problems is not None, "only nodes from `locate` have problems"
         self.problems.add(at or self.mark, self.path, text)
         return INVALID
 
@@ -177,7 +181,7 @@ class Node:
             text: The message.
         """
         node = self.find(path)
-        assert self.problems is not None, "only nodes from `located` have problems"
+        assert self.problems is not None, "only nodes from `locate` have problems"
         self.problems.add(node.mark if "." in path else node.at, path, text)
 
     def plain(self) -> Any:
@@ -225,7 +229,7 @@ class Invalid:
 INVALID = Invalid()
 
 
-def located(node: Node, problems: Problems, path: str = "") -> Node:
+def locate(node: Node, problems: Problems, path: str = "") -> Node:
     """Return a tree whose nodes know their paths and can add problems.
 
     Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is
@@ -239,14 +243,15 @@ def located(node: Node, problems: Problems, path: str = "") -> Node:
     inside: Any = node.value
     if node.is_map:
         inside = {
-            key: located(child, problems, _path_below(path, key)) for key, child in node.items()
+            key: locate(child, problems, _path_below(path, key)) for key, child in node.items()
         }
     elif node.is_list:
-        inside = [located(child, problems, _path_below(path, i)) for i, child in node.items()]
+        inside = [locate(child, problems, _path_below(path, i)) for i, child in node.items()]
     return replace(node, value=inside, path=path, problems=problems)
 
 
 def _path_below(path: str, key: Scalar) -> str:
+    """Return the path of a value, given the path of its mapping; see `locate`."""
     return str(key) if path in ("", "space") else f"{path}.{key}"
 
 
@@ -260,7 +265,7 @@ def places(root: Node) -> dict[str, str]:
     begins. The path "" stands for the beginning of the file.
 
     Args:
-        root: Root of the tree, from `located`.
+        root: Root of the tree, from `locate`.
     """
     by_path = {"": str(root.at)}
 

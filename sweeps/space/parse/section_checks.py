@@ -74,7 +74,7 @@ def key_names(model: Any) -> tuple[str, ...]:
     hints = typing.get_type_hints(model, include_extras=True)
     names = []
     for field in dataclasses.fields(model):
-        parts = getattr(hints[field.name], "__metadata__", ())
+        parts = getattr(hints[field.name], "__metadata__", ())  # the arguments of `Annotated`
         aliases = [part.alias for part in parts if getattr(part, "alias", None)]
         names.append(aliases[0] if aliases else field.name)
     return tuple(names)
@@ -98,12 +98,12 @@ def check(model: type[T], node: Node) -> T | None:
         return None
     if node in domains:
         return None
-    valid = not domains
+    is_valid = not domains
     values: dict[str, Any] = {}
     for key, child in node.items():
         if key not in names:
             child.wrong_key(f"unknown key; {suggest(_section(node), key, names)}")
-            valid = False
+            is_valid = False
         elif child.value is not None:
             values[key] = child.plain()
     try:
@@ -118,7 +118,7 @@ def check(model: type[T], node: Node) -> T | None:
             elif not domains_in(node.value[key]):  # a domain has its own problem
                 _add_error(model, error, node)
         return None
-    return validated if valid else None
+    return validated if is_valid else None
 
 
 def _section(node: Node) -> str:
@@ -128,6 +128,7 @@ def _section(node: Node) -> str:
 
 def _add_error(model: type, error: Any, node: Node) -> None:
     """Add a problem for one of pydantic's errors about a value."""
+    # The place of the error: a key, and perhaps the indices of an item inside the key's value.
     key, *indices = error["loc"]
     child = node.value[key]
     fragment = fragments(model)[key]

@@ -56,8 +56,8 @@ def _override(root: Node, override: str, problems: Problems) -> Node:
 
     Add a problem and return the same tree if the override is invalid.
     """
-    shown = " ".join(override.split())
-    mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
+    one_line = " ".join(override.split())
+    mark = Mark("--set " + (one_line if len(one_line) <= 60 else one_line[:59] + "…"))
     key, equals, text = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):

@@ -188,7 +188,8 @@ class SpaceValidator:
                 "no sampled dimension",
             )
         if limits:
-            search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
+            limits = replace(limits, max_trials=limits.max_trials or cells)
+            search.limits = limits
         if limits and perturbs(scheduler):
             search.scheduler = replace(
                 scheduler, options=scheduler.options | {"population": limits.max_trials}
@@ -268,14 +269,17 @@ class SpaceValidator:
         and this loop may read its own data.
         """
         if "data" not in self.root.value and self.root.get("trainer").is_map:
-            return DataSpec("", None, None, None, None, self.folder), {}
+            spec = DataSpec(
+                train="", label=None, valid=None, test=None, task=None, base=self.folder
+            )
+            return spec, {}
         return DataSection(self.parser, self.folder, self.roots).read(self.root.get("data"))
 
     def _cells(self, sections: Sections) -> tuple[Keys, ...]:
-        """Return the grid cells.
+        """Return the grid cells, and check everything that depends on their number.
 
-        Add a problem if there are too many cells, shapes or data variants, or too few trials for
-        the cells.
+        Add a problem if there are too many cells, shapes or data variants, or if the sections about
+        the search contradict the cells.
         """
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
@@ -290,6 +294,14 @@ class SpaceValidator:
         if _more_than(MAX_VARIANTS, variants):
             text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
             self.root.wrong_inside("data", text)
+        self._check_search(len(cells))
+        return cells
+
+    def _check_search(self, cells: int) -> None:
+        """Add a problem for each key that contradicts the dimensions or the number of grid cells.
+
+        The keys are in the sections `search` and `limits`.
+        """
         search = self.search.search
         limits = self.search.limits
         sampled = self._sampled
@@ -299,22 +311,19 @@ class SpaceValidator:
                 "grid search allows only `grid` dimensions, but these are sampled: "
                 f"{join_first(sampled, 5)}",
             )
-        for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
-            if getattr(search, name) and not sampled:
+        for key, value in {"from": search.earlier, "portfolio": search.portfolio}.items():
+            if value and not sampled:
                 text = "has no effect, because no dimension is sampled; leave this key out"
                 self.root.wrong_inside(f"search.{key}", text)
-        if limits and 0 < limits.max_trials < len(cells):
-            text = (
-                f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"
-            )
+        if limits and 0 < limits.max_trials < cells:
+            text = f"must be at least the number of grid cells, {cells}, got {limits.max_trials}"
             self.root.wrong_inside("limits.max_trials", text)
         elif limits and not limits.max_trials and sampled:
             text = (
                 f"is required, because {sampled[0]} is sampled; give the number of trials, which "
-                f"must be at least the number of grid cells, {len(cells)}"
+                f"must be at least the number of grid cells, {cells}"
             )
             self.root.wrong_inside("limits.max_trials", text)
-        return cells
 
 
 def _more_than(count: int, items: Iterable[object]) -> bool:

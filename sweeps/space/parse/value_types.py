@@ -169,12 +169,13 @@ def _parse_rule(column: str, rule: Plain) -> str:
         return f"{_parse_rule(column, rule['rule'])} or missing"
     if rule in NUMBER_RULES:
         return "number" if rule == "currency" else str(rule)
-    unit = rule.removeprefix("unit ").strip() if isinstance(rule, str) else ""
-    if isinstance(rule, str) and rule.startswith("unit ") and unit:
+    text = rule if isinstance(rule, str) else ""
+    unit = text.removeprefix("unit ").strip()
+    if text.startswith("unit ") and unit:
         return f"unit {unit}"
-    if isinstance(rule, str) and (moment := _sample_moment(rule)):
+    if moment := _sample_moment(text):
         has_no_date = moment.date() == datetime.date(1900, 1, 1)  # the default of `strptime`
-        return f"time {rule}" if has_no_date else rule
+        return f"time {text}" if has_no_date else text
     raise ValueError(
         f"`{column}` has the rule {rule!r}, but a rule must be number, decimal_comma, duration, a "
         "unit such as 'unit kg', the format of a date or time such as "
@@ -196,7 +197,7 @@ def _sample_moment(date_format: str) -> datetime.datetime | None:
         return None
 
 
-def described(rule: str) -> WrapValidator:
+def type_check(rule: str) -> WrapValidator:
     """Return a validator that lets pydantic check the type of a value.
 
     The validator reports `rule` if the value does not fit.

@@ -131,6 +131,7 @@ def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple
 
 
 def _never_true(dim: Dimension, node: Node) -> InvalidConditionValue:
+    """Return the error about a comparison that no value of a dimension satisfies."""
     text = f"can never be true, because {dim.name} is {describe_values(dim)}"
     return InvalidConditionValue(text, node)
 

@@ -109,8 +109,10 @@ def _option_list(options: Iterable[Any]) -> str | list[Any]:
 
 
 def _without_none(*arguments: float | None) -> list[float]:
+    """Return the arguments that are not None."""
     return [argument for argument in arguments if argument is not None]
 
 
 def _domain(kind: str, arguments: str | Sequence[Any], when: When) -> Domain:
+    """Return the mapping that stands for a domain in a space file."""
     return {kind: arguments} if when is None else {kind: arguments, "when": dict(when)}

@@ -197,7 +197,7 @@ def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
     if len(pickled) > MOST_BYTES:
         size = (
             f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at "
-            f"most {MOST_BYTES >> 20} MB are allowed"
+            f"most {MOST_BYTES // 2**20} MB are allowed"
         )
         raise InputError(
             place,
@@ -224,7 +224,9 @@ def _recorder() -> Any:
             super().__init__(self.file)
 
         def reducer_override(self, value: Any) -> Any:
+            """Return how cloudpickle pickles a value, and record the value."""
             reduced = super().reducer_override(value)
+            # Otherwise the value is pickled as a name, or in the usual way.
             by_value = reduced is not NotImplemented and not isinstance(reduced, str)
             if isinstance(value, types.ModuleType) and value.__name__ != "__main__":
                 self.modules.add(value.__name__)
@@ -286,6 +288,7 @@ def _imported(code: types.CodeType) -> Iterator[str]:
 
 
 def _source(function: Function) -> str:
+    """Return the source of a function, or a text in its place if Python does not know it."""
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -301,10 +304,10 @@ def _largest_value(functions: Functions) -> str:
 
     sizes: dict[str, int] = {}
     for function in functions.values():
-        used = getattr(function, "__globals__", {})
+        values = getattr(function, "__globals__", {})  # all global values of its module
         for name in getattr(getattr(function, "__code__", None), "co_names", ()):
-            if name in used and not isinstance(used[name], types.ModuleType):
-                sizes[name] = len(cloudpickle.dumps(used[name]))
+            if name in values and not isinstance(values[name], types.ModuleType):
+                sizes[name] = len(cloudpickle.dumps(values[name]))
     largest = max(sizes, key=lambda name: sizes[name], default="")
     if not largest or sizes[largest] <= MOST_BYTES // 2:
         return ""

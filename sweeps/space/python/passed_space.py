@@ -159,6 +159,7 @@ class _Converter:
         return None
 
     def _plain_mapping(self, value: Mapping[Any, Any], path: str, depth: int) -> dict[Any, Any]:
+        """Return a mapping with the values that YAML has; see `_plain`."""
         plain = {}
         for key, inner in value.items():
             below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
@@ -181,6 +182,7 @@ class _Converter:
         return f"{_MODULE}:{name}"
 
     def _add_problem(self, path: str, text: str) -> None:
+        """Add a problem of the value at a key path; "" for the whole dict."""
         self._problems.append(Problem(path or PLACE, text))
 
 

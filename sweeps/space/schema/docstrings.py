@@ -20,13 +20,14 @@ def section(text: str | None, title: str) -> dict[str, str]:
         The description of each entry as one line, by the name of the entry. Empty if the docstring
         has no such section.
     """
+    # The lines of the section, which are indented.
     match = re.search(
         rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE
     )
     entries: dict[str, str] = {}
     names: list[str] = []
     for line in match[1].splitlines() if match else ():
-        if entry := re.match(r" {4}(\w[\w, ]*): (.*)", line):
+        if entry := re.match(r" {4}(\w[\w, ]*): (.*)", line):  # `name: text` or `name, name: text`
             names = [name.strip() for name in entry[1].split(",")]
             entries.update(dict.fromkeys(names, entry[2].strip()))
         elif line.strip():

@@ -251,6 +251,7 @@ def _space() -> Schema:
     bounds = {"type": "array", "items": workers, "minItems": 2, "maxItems": 2}
     text = "The smallest and the largest number of workers, which may change as a trial runs."
     elastic = mapping({ELASTIC: bounds | {"description": text}}, required=[ELASTIC])
+    # An elastic number is one more form of the key, beside a number and a domain.
     scaling["num_workers"]["anyOf"].insert(0, elastic)
     amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
     scaling["resources_per_worker"] = parameter(amounts)
@@ -269,15 +270,14 @@ def _space() -> Schema:
 def _definitions() -> dict[str, Schema]:
     """Return the schemas of domains, conditions and chains, which other schemas refer to."""
     options: dict[str, Schema] = {kind: {"type": "array", "minItems": 1} for kind in BRANCHING}
-    numbers: dict[str, Schema] = {
-        kind: {
+    numbers: dict[str, Schema] = {}
+    for kind, rule in RULES.items():
+        numbers[kind] = {
             "type": "array" if rule.needed else ["array", "null"],
             "items": value({"type": "integer" if rule.integer else "number"}),
             "minItems": rule.needed,
             "maxItems": len(rule.args),
         }
-        for kind, rule in RULES.items()
-    }
     scalar = {"type": ["string", "number", "boolean", "null"]}
     scalars = {"type": "array", "items": scalar, "minItems": 1}
     names = {**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}

@@ -29,7 +29,10 @@ KEYS = (
     "default",
     "description",
 )
-REFERENCE_FORMAT, PACKAGE_FORMAT, COMMAND_FORMAT = FORMATS = ("reference", "package", "command")
+REFERENCE_FORMAT = "reference"
+PACKAGE_FORMAT = "package"
+COMMAND_FORMAT = "command"
+FORMATS = (REFERENCE_FORMAT, PACKAGE_FORMAT, COMMAND_FORMAT)
 _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
     "exclusiveMinimum": ("greater than", operator.gt),
@@ -78,6 +81,7 @@ def rule_of(fragment: Fragment) -> str:
 
 
 def _or(words: list[str]) -> str:
+    """Return words as text, such as "a, b or c"; "any value" if there are none."""
     *others, last = words or ["any value"]
     return f"{', '.join(others)} or {last}" if others else last
 

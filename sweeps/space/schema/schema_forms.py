@@ -39,10 +39,12 @@ def ref(name: str) -> Schema:
 def value(fragment: Fragment, *others: Schema) -> Schema:
     """Return the schema of a value that a fragment allows, or a variable, or another form."""
     rules = {key: rule for key, rule in fragment.items() if key not in ANNOTATIONS}
-    about = {key: fragment[key] for key in ("default", "description") if key in fragment}
-    if "description" in about:
-        about["description"] = sentence(about["description"])
-    return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **about) if rules else about
+    annotations = {key: fragment[key] for key in ("default", "description") if key in fragment}
+    if "description" in annotations:
+        annotations["description"] = sentence(annotations["description"])
+    if not rules:  # any value is allowed
+        return annotations
+    return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **annotations)
 
 
 def parameter(fragment: Fragment) -> Schema:
@@ -58,7 +60,7 @@ def section(model: type, **rules: Any) -> Schema:
     fields. A key that may be absent may also be null, which stands for its default.
     """
     descriptions = docstrings.section(model.__doc__, "Attributes")
-    required = [
+    required = [  # the fields without a default
         field.name
         for field in dataclasses.fields(model)
         if field.default is field.default_factory is dataclasses.MISSING
@@ -66,11 +68,11 @@ def section(model: type, **rules: Any) -> Schema:
     properties = {}
     for name, fragment in fragments(model).items():
         text = descriptions.get(name) or fragment.get("description", "")
-        about: Schema = {"description": text}
+        described = {**fragment, "description": text}
         if not allows(fragment, fragment.get("default")):  # such as 0 for an absent number
-            about["default"] = None
+            described["default"] = None
         optional = [] if name in required else [NULL]
-        properties[name] = value({**fragment, **about}, *optional)
+        properties[name] = value(described, *optional)
     return mapping(properties, required=required, **rules)
 
 

@@ -96,9 +96,10 @@ class ChainParser(DimensionParser):
                 otherwise=Chain((Step(name, path=args.path),)),  # the step with its defaults
             )
             if isinstance(dim, Dimension) and dim.when:
+                # If the condition is false, the step has no parameters.
                 self._check_required(args, name, args.value["when"].at, {})
             return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
-        before = len(self.problems)
+        problems_before = len(self.problems)
         columns: Template = None
         params: dict[str, Template] = {}
         allowed = BUILTIN_STEPS.get(name)
@@ -117,7 +118,7 @@ class ChainParser(DimensionParser):
                 if allowed is not None and params[key] is not INVALID:
                     self._check_step_parameter(name, key, child, template=params[key])
         self._check_required(args, name, mark, params)
-        if len(self.problems) > before:
+        if len(self.problems) > problems_before:
             return INVALID
         return Chain((Step(name, columns, params, args.path),))
 

@@ -97,11 +97,9 @@ def command_hint(node: Node) -> str:
         words = [f'"{word}"' if "{" in word else word for word in node.value.split()]
         return f"; write [{', '.join(words)}]"
     unquoted = [child for child in node.value if child.is_map] if node.is_list else []
-    if unquoted:
-        return (
-            "; put quotes around a placeholder, such as "
-            f'"{{{next(iter(unquoted[0].value), "params.lr")}}}"'
-        )
+    if unquoted:  # YAML reads `{params.lr}` as a mapping
+        name = next(iter(unquoted[0].value), "params.lr")
+        return f'; put quotes around a placeholder, such as "{{{name}}}"'
     return ""
 
 

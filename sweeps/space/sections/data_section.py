@@ -75,6 +75,7 @@ class DataSection:
             check(DataKeys, node)
             return None, {}
         templates = self._templates(node)
+        # A template with a problem is treated as tuned, so that `DataSpec` gets no invalid value.
         tuned = {
             key: template
             for key, template in templates.items()
@@ -85,13 +86,14 @@ class DataSection:
             # `train` is required and already parsed, so any text may take its place.
             other_nodes["train"] = replace(node.value["train"], value="parsed")
         keys = check(DataKeys, replace(node, value=other_nodes))
-        self.group = node.get("group").value
+        self.group = node.get("group").value  # `_split` and `_fraction` read it
         valid, test = self._splits(node)
         read = check(ReadKeys, node.get("read"))
         if keys is None:
             return None, tuned
         weight_columns = _texts(templates.get("weight"))
         self._check_columns(node, keys, templates, weight_columns)
+        # `DataSpec` has the keys of `DataKeys`, three of which have been parsed here.
         parsed = {"valid": valid, "test": test, "read": read or READ_DEFAULTS}
         spec = DataSpec(**{**vars(keys), **parsed}, base=self.folder, weight_columns=weight_columns)
         constants = {key: template for key, template in templates.items() if key not in tuned}

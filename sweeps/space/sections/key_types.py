@@ -32,7 +32,7 @@ Concurrency = Annotated[
 ]
 Causes = Annotated[
     tuple[Annotated[StrictStr, Field(pattern=value_types.CLASS_NAME)], ...],
-    value_types.described(
+    value_types.type_check(
         "must be a list whose entries are `lost` or names of exception classes, such as [lost, "
         "ConnectionError]"
     ),
@@ -90,7 +90,7 @@ ParseRules = Annotated[
 ]
 MissingMarkers = Annotated[
     dict[Text, tuple[StrictStr | StrictInt | StrictFloat, ...]],
-    value_types.described(
+    value_types.type_check(
         "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, "
         "such as {'*': ['?'], no2: [-200]}"
     ),

@@ -216,6 +216,7 @@ class SearchSections:
             )
             return None
         options = {key: child for key, child in node.items() if child.value is not None}
+        # If the name is absent or null, `name` is a null node with the place of the section.
         name = options.pop("name", replace(node, value=None).get("name"))
         if name.value is None and not options:
             name = replace(name, value="none")

@@ -136,6 +136,7 @@ class SpaceParser(ChainParser):
         return self.value(node, mapping, values="")
 
     def _parameter(self, node: Node, name: Scalar) -> Template:
+        """Parse and check the value of one parameter."""
         if not isinstance(name, str) or not name:
             return node.wrong_key("the name of a parameter must be text; put quotes around it")
         template = self.anything(node)
@@ -163,6 +164,7 @@ class SpaceParser(ChainParser):
             node.wrong_key(f"is not a parameter of {self.trainer}; {hint}")
 
     def _scaling_key(self, node: Node, key: Scalar) -> Template:
+        """Parse the value of one key of `scaling`."""
         if key == "resources_per_worker":
             return self._mapping(node, "such as {CPU: 1}", self._amount)
         if key == "num_workers":
@@ -237,6 +239,7 @@ class SpaceParser(ChainParser):
         )
 
     def _scaling_constant(self, node: Node, fragment: Fragment) -> Template:
+        """Parse a scalar that the fragment allows. Null is not allowed."""
         if node.value is None or not allows(fragment, node.plain()):
             return node.wrong(mismatch(fragment, node))
         constant: Scalar = node.value

@@ -282,8 +282,10 @@ class TrainerSection:
             )
             return None
         load = f"{module}:{definition.load}" if definition.load else None
-        for ref in (f"{module}:{definition.loop}", load, definition.backend):
-            if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
+        for ref in (f"{module}:{definition.loop}", load or "", definition.backend):
+            # The backend may also be a name, such as `torch`.
+            fault = references.problem(ref, self.roots) if ":" in ref else None
+            if fault:
                 node.wrong(fault)
                 return None
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)

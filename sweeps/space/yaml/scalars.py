@@ -17,6 +17,7 @@ _WORDS: dict[str, bool | float | None] = {
 }
 
 
+MOST_DIGITS = 300  # a float cannot hold an integer that is much longer
 # A scalar of a file, and a value of a file without the places of its parts.
 Scalar = bool | int | float | str | None
 Plain = Scalar | Sequence["Plain"] | Mapping[Any, "Plain"]
@@ -34,9 +35,9 @@ def scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if _INT.match(text) or _BASED.match(text):
-        if len(text) > 300:
+        if len(text) > MOST_DIGITS:
             raise ValueError(f"a number of {len(text)} digits is too large")
-        return int(text) if _INT.match(text) else int(text, 0)
+        return int(text) if _INT.match(text) else int(text, 0)  # 0: the prefix gives the base
     if inf := _INF.match(text):
         return float(inf[1] + "inf")
     if _FLOAT.match(text):

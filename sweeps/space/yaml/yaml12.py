@@ -41,6 +41,7 @@ _MISTAKES = {
 
 
 def _error(mark: Mark, text: str) -> InputError:
+    """Return an error with one problem."""
     return InputError(str(mark), text)
 
 
@@ -154,6 +155,7 @@ class _Builder:
             return None
         if e.context_mark is None or at.index < end:
             return self.mark(at)
+        # The error is at the end. ruamel's context is the node that it was reading.
         if "<stream end>" in str(e.problem) and self.open:
             return self.open[-1]
         return self.mark(e.context_mark)
@@ -188,10 +190,11 @@ class _Builder:
             raise _error(
                 mark, f"tag `{tag}`: a space file must be plain data without tags; remove the tag"
             )
-        self._count(mark, 1, 0 if isinstance(event, events.ScalarEvent) else 1)
+        is_scalar = isinstance(event, events.ScalarEvent)
+        self._count(mark, size=1, height=0 if is_scalar else 1)
         if event.anchor:
             self.anchors[event.anchor] = None
-        if isinstance(event, events.ScalarEvent):
+        if is_scalar:
             node = _scalar_node(event, mark)
         else:
             self.open.append(mark)
@@ -267,6 +270,7 @@ def _size_and_height(node: Node) -> tuple[int, int]:
 
 
 def _scalar_node(event: events.ScalarEvent, mark: Mark) -> Node:
+    """Return the node of a scalar. Only a scalar without quotes may be something else than text."""
     text = event.value
     is_plain = event.implicit[0]
     try:
@@ -283,6 +287,8 @@ def _explain(e: MarkedYAMLError) -> str:
     problem = " ".join(str(e.problem or e.context or "").split())
     context = " ".join(str(e.context or "").split())
     text = f"{context}: {problem}" if context and context != problem else problem
-    return "not valid YAML: " + next(
-        (words for part, words in _MISTAKES.items() if part in problem), text
-    )
+    for part, explanation in _MISTAKES.items():
+        if part in problem:
+            text = explanation
+            break
+    return f"not valid YAML: {text}"

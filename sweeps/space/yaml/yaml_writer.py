@@ -41,9 +41,9 @@ def flow(value: Plain) -> str:
     if isinstance(value, str):
         if _PLAIN.match(value) and scalar(value) == value:
             return value
-        written = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False)  # a text of JSON is one of YAML, too
         # YAML would fold a line separator.
-        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)
+        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
@@ -72,10 +72,10 @@ def node_of(value: Plain, place: Callable[[str], Mark], path: str = "") -> Node:
         return Node({key: inside(key, child) for key, child in value.items()}, mark)
     if isinstance(value, (list, tuple)):
         return Node([inside(i, child) for i, child in enumerate(value)], mark)
-    written = flow(value)
-    if isinstance(value, str) and written != value:
-        written = "'" + value.replace("'", "''") + "'"
-    return Node(value, mark, raw=written)
+    raw = flow(value)
+    if isinstance(value, str) and raw != value:
+        raw = "'" + value.replace("'", "''") + "'"
+    return Node(value, mark, raw=raw)
 
 
 def number(value: float) -> str:
@@ -93,19 +93,16 @@ def _lines(mapping: Mapping[Scalar, Plain], indent: int) -> Iterator[str]:
     for key, value in mapping.items():
         head = " " * indent + flow(key) + ":"
         line = f"{head} {flow(value)}"
-        if (
-            not isinstance(value, Mapping)
-            or not value
-            or domain_kind(value)
-            or (len(line) <= WIDTH and not _has_domain(value))
-        ):
-            yield line
-        else:
+        is_short = len(line) <= WIDTH and not _has_domain(value)
+        if isinstance(value, Mapping) and value and not domain_kind(value) and not is_short:
             yield head
             yield from _lines(value, indent + 2)
+        else:
+            yield line
 
 
 def _has_domain(value: Plain) -> bool:
+    """Return True if a value is a domain or contains one."""
     if isinstance(value, Mapping):
         return bool(domain_kind(value)) or any(map(_has_domain, value.values()))
     return (
