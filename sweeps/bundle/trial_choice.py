@@ -139,7 +139,7 @@ def front_numbers(study_store: StudyStore, latest: bool) -> list[int]:
     missing = [format_trial_id(n) for n in front if saved_model(study_store, n, latest) is None]
     if len(study_store.objectives.objectives) == 1:
         metric = study_store.objectives.objectives[0].metric
-        problem = f"needs several objectives, but this sweep has only metric, `{metric}`"
+        problem = f"needs several objectives, but this sweep has only one, `{metric}`"
         problem += "; use --top K instead"
     elif not front:
         problem = "this sweep has no completed trial with a value of every objective"

@@ -123,13 +123,14 @@ class ChainFitter:
                     "column of weights; rename the column, or drop it",
                 )
             prepared[WEIGHT_COLUMN] = weights
-        if GROUP_COLUMN in splits.train.column_names:
+        if GROUP_COLUMN in splits.train.column_names:  # no step gets it
             prepared[GROUP_COLUMN] = splits.train.column(GROUP_COLUMN).to_numpy()
             valid[GROUP_COLUMN] = splits.valid.column(GROUP_COLUMN).to_numpy()
         if self.row_steps:
             codes = None
             if isinstance(label, str) and splits.classes:
                 codes = splits.train.column(label).to_numpy()
+            # The part of each step then has the first rows.
             prepared = prepared.iloc[nested_order(len(prepared), codes, seed)]
         return PreparedRows(
             key=key,

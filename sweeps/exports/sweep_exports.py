@@ -257,6 +257,7 @@ class _Export:
         value_step = step  # the step of the search whose value the bundle records
         if self.refit:
             step = trial_refit.steps_to_train(store, number)
+            # Otherwise, the value of a trial is the one at its last step, also after a refit.
             if not store.objectives.last_step_counts:
                 value_step = step
         else:

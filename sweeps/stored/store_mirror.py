@@ -105,10 +105,11 @@ def changed_files(
 ) -> tuple[list[str], list[str]]:
     """Return the names of the files to copy, in order, and of the files to delete in the store.
 
+    The study is not among the files to copy: it changes all the time, and is copied separately.
+
     Args:
         before: The files that the store has.
-        now: The files of the sweep's folder. The study is left out, because it changes all the
-            time.
+        now: The files of the sweep's folder.
         result_before: `result.json` as it was before the study was read. A newer `result.json` must
             wait, because it may count trials that are missing in this study.
     """
@@ -141,16 +142,16 @@ class StoreMirror:
         self.problem: str | None = None
         self.taken_over = False
         self.pool: PoolHandle | None = None
-        self._copied: Files = {}
-        self._journal_size = -1
+        self._copied: Files = {}  # the files that the store has
+        self._journal_size = -1  # size in bytes of the study in the store; -1 before the first copy
         self._is_driver = False  # whether this process has written `driver.json`
-        self._lock = threading.RLock()
-        self._driver_lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._ended = threading.Event()
+        self._failing = False  # whether the last round of copies failed
+        self._lock = threading.RLock()  # held while files are copied
+        self._driver_lock = threading.Lock()  # held while `driver.json` is written
+        self._stopping = threading.Event()  # ends the thread that copies files
+        self._ended = threading.Event()  # ends the thread that renews `driver.json`
         self._copies = threading.Thread(target=self._run, daemon=True)
         self._renewals = threading.Thread(target=self._renew_driver, daemon=True)
-        self._failing = False
 
     def start(self) -> None:
         """Copy all files, and continue to copy changed files in the background.

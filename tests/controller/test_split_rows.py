@@ -42,7 +42,7 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path: Path, monkeypatch: pytest.Mon
         yield
         memory[:] = bytes(len(memory))
 
-    monkeypatch.setattr(split_rows, "reopened", reopened)
+    monkeypatch.setattr(split_rows, "reopen", reopened)
     monkeypatch.setattr(ray_cluster, "ray_connection", ray_connection)
     monkeypatch.setattr(
         load_data, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})

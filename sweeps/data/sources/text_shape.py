@@ -190,7 +190,7 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
             numbers.append(cell)
         elif sum(are_words) < len(are_words) / 2:
             return False  # a name above numbers
-    if 2 * sum(repeated) >= len(repeated):
+    if 2 * sum(repeated) >= len(repeated):  # names seldom occur again as values
         return bool(repeated)
     if len(numbers) == 1:
         return not re.fullmatch(r"0|(19|20)\d\d", numbers[0])

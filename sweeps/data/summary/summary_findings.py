@@ -79,14 +79,14 @@ def find_all(
     copies = _copies(sample) if comparable else np.zeros(sample.num_rows, dtype=bool)
     without_copies = sample.filter(pa.array(~copies))
     are_copies = copies.any() and _are_rarely_equal(without_copies)
+    searched = sample
     numbers = train.select([column.name for column in columns if column.kind == "number"])
     # The value of an identifier appears twice in a copied row, but it still identifies the row.
     if are_copies or (copies.any() and spec.drop_duplicates):
+        searched = without_copies
         numbers = numbers.filter(pa.array(~_copies(train)))
-    else:
-        without_copies = sample
     vectors = _vector_names([column.name for column in features])
-    rows = _Rows(parts, without_copies, numbers, features=len(features), vectors=vectors)
+    rows = _Rows(parts, searched, numbers, features=len(features), vectors=vectors)
     readable = [column for column in columns if column.role in ("feature", "label")]
     findings = [finding for column in readable for finding in _column_findings(spec, column, rows)]
     findings += _markers(spec, readable, sample, known=findings)
@@ -110,8 +110,8 @@ class _Rows:
 
     Attributes:
         parts: Raw rows by split.
-        sample: Sample of the train rows, without copies of rows.
-        numbers: The columns of numbers of train, without copies of rows.
+        sample: Sample of the train rows. If the data has copies of rows, it has no copies.
+        numbers: The columns of numbers of all train rows, or of all rows but copies.
         features: Number of features.
         vectors: The features that are parts of a vector; see `_vector_names`.
     """

@@ -75,11 +75,13 @@ def _shape(text: str) -> str:
 # letters.
 _DIGITS = r"^\d+$"
 _CODE = r"^[A-Z]* ?0\d+$"
-# What an amount has beside the sign of its currency
+# All parts of an amount but the sign of its currency
 _AMOUNT = r"[eE][+-]?\d+|(k|K|M|mn|B|bn)?\+?\s*$|[\d.,' ()<>≤≥~≈=+−-]"
-# Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
+# A label with a hyphen, such as `CAD-1001`, although `CAD` is also a currency
 _LABELLED = r"^[A-Z]+[-_]\d+$"
+# A label with or without a hyphen, such as `CAD1001`
 _NUMBERED = r"^[A-Z]+[-_]?\d+$"
+# A number without separators of thousands and without a unit
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ,
 # but identify nothing.
@@ -87,6 +89,7 @@ _MEASURE = (
     r"^\D{0,4}\d[\d.,' "
     r"]*\s?[\pL°µ%\"'′″][^\d]{0,12}\d?$|^\D{0,3}\p{Sc}|^\d+([.,]\d+|:\d\d(:\d\d)?(\.\d+)?)$"
 )
+# A number with a unit behind it
 _WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
 # Texts that often mean a missing value: signs, and words.
 SUSPECT = (

@@ -108,7 +108,8 @@ class MlflowTracker:
             timeout: Seconds to wait for a server that does not answer.
             on_wait: Function that is called again and again with a text that says how many runs are
                 left.
-            until: Longest time to wait for a server that answers, by the monotonic clock.
+            until: Time at which to stop waiting, also for a server that answers, by the monotonic
+                clock.
 
         Returns:
             True if all events were handled. Otherwise `error` says why, unless the server did not
@@ -142,9 +143,8 @@ class MlflowTracker:
 
             first = self._messages.get()
             if isinstance(first, CloseTracker | SweepEnded):
-                return self._report_change(
-                    1
-                )  # the sweep never started, so there is nothing to write
+                # The sweep never started, so there is nothing to write.
+                return self._report_change(1)
             self._until_written(self.writer.open)
             self._report_change()
             if self.writer.parent:  # MLflow has not refused the run of the sweep
