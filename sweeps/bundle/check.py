@@ -71,9 +71,8 @@ def check(folder: Path) -> float | None:
         expected = label_output(
             manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index
         )
-        if (
-            difference := describe_difference(expected, predictions, manifest.tolerance)
-        ) is not None:
+        difference = describe_difference(expected, predictions, manifest.tolerance)
+        if difference is not None:
             raise BundleError(
                 f"the bundle's predictions differ from the predictions in training: {difference}"
             )

@@ -326,7 +326,7 @@ class EnsembleExport:
         with contextlib.ExitStack() as stack:
             trained = {
                 model.trial: write.TrainedModel(
-                    stack.enter_context(self.models.local(model.source)),
+                    stack.enter_context(self.models.local_folder(model.source)),
                     self.models.chain(self.trial(model)),
                 )
                 for model in weights

@@ -172,7 +172,7 @@ def _export_bundle(
     best = dict(exported.best)
     notes = exported.notes
     fitted = None
-    with models.local(model.source) as source:
+    with models.local_folder(model.source) as source:
         info = models.prepared.load_info(trial.data)
         if models.space.data.given:
             fitted = _load_chain(models, trial, refitted)

@@ -15,8 +15,8 @@ from sweeps.core.trial import refit_rows_text
 
 from .manifest import Manifest
 
-# The most columns, classes and packages that are listed by name.
-LISTED = 50
+# The largest number of columns, classes or packages that are listed by name.
+MAX_LISTED = 50
 
 
 def model_card(manifest: Manifest) -> str:
@@ -154,12 +154,12 @@ def _versions(manifest: Manifest) -> Iterator[str]:
 
 
 def _listed(items: Sequence[str], place: str) -> str:
-    """Return items in one line, at most `LISTED` of them.
+    """Return items in one line, at most `MAX_LISTED` of them.
 
     `place` names the file that has all of them.
     """
-    rest = [f"and {len(items) - LISTED} others, see {place}"] if len(items) > LISTED else []
-    return ", ".join([*items[:LISTED], *rest])
+    rest = [f"and {len(items) - MAX_LISTED} others, see {place}"] if len(items) > MAX_LISTED else []
+    return ", ".join([*items[:MAX_LISTED], *rest])
 
 
 def _code(value: JsonValue) -> str:

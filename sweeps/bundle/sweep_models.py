@@ -105,7 +105,7 @@ class SweepModels:
         }
 
     @contextlib.contextmanager
-    def local(self, checkpoint: str | Path) -> Iterator[Path]:
+    def local_folder(self, checkpoint: str | Path) -> Iterator[Path]:
         """Yield the local folder of a checkpoint, which exists until the `with` block ends.
 
         Raises:
@@ -135,7 +135,7 @@ class SweepModels:
         """
         load = self.space.trainer.load
         assert load is not None
-        with self.local(checkpoint) as files:
+        with self.local_folder(checkpoint) as files:
             try:
                 model = references.resolve(load)(str(files))
                 return np.asarray(getattr(model, method, model.predict)(rows))

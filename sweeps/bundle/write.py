@@ -118,6 +118,7 @@ def write_bundle(
         write_atomically(target) as bundle,
     ):
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
+        # The models by their folders. A single model has the data folder for itself.
         folders = {
             data_folder / ("" if trial == SINGLE else f"{manifest.MEMBERS_FOLDER}/{trial}"): model
             for trial, model in models.items()

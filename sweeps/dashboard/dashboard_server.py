@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # Seconds in which open requests may end at a shutdown.
 END_SECONDS = 3
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,8 @@ def _access_of(options: PageOptions, token: str | None) -> Access:
     access = Access.of(options.allowed_hosts, token)
     if access.hosts or open_to_others(options.host):
         return access
-    return Access((*LOOPBACK, options.host.lower()), access.digest)
+    names = ("localhost", "127.0.0.1", "[::1]", options.host.lower())
+    return Access(names, access.digest)
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ class Snapshot:
     summary: SweepSummary
     study: record_reader.Record | None
     data: PlotData | None
-    problem: str = ""
+    problem: str
 
 
 class SweepReader:

@@ -41,9 +41,11 @@ def find_infeasible_shapes(
             for shape, missing in infeasible.items()
         ]
     smallest = min(infeasible, key=lambda shape: sum(shape.total.values()))
-    count = f"{len(infeasible)} of the {len(space.shapes)} shapes can never run"
-    smallest_text = f"the smallest of these, {smallest}, needs {infeasible[smallest]}"
-    return [Problem(place, f"scaling: {count}; {smallest_text}")]
+    text = (
+        f"{len(infeasible)} of the {len(space.shapes)} shapes can never run; the smallest of "
+        f"these, {smallest}, needs {infeasible[smallest]}"
+    )
+    return [Problem(place, f"scaling: {text}")]
 
 
 def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[Problem]:

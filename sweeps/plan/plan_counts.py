@@ -55,28 +55,15 @@ def has_conditional_grid(template: Template) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class ShapeCount:
-    """Number of trials of one shape.
-
-    Attributes:
-        shape: The number of workers of a trial, and the resources of each worker.
-        trials: The largest possible number of trials.
-    """
-
-    shape: Shape
-    trials: int
-
-
-def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
-    """Return the number of trials of each shape, without repeats, in the order of the space file.
+def count_shapes(space: Space, counts: Sequence[int]) -> dict[Shape, int]:
+    """Return the largest possible number of trials of each shape, in the order of the space file.
 
     Args:
         space: The search space.
         counts: Number of trials of each cell of `space.cells`.
     """
     if has_conditional_grid(space.sections):
-        return tuple(ShapeCount(shape, sum(counts)) for shape in space.shapes)
+        return dict.fromkeys(space.shapes, sum(counts))
     # (shape, values of the dimensions) pairs
     pairs = list(shape_assignments(space.sections, space.trainer.backend))
     # The shape depends on the grids that have several values in these pairs.
@@ -96,7 +83,7 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     for cell, count in zip(space.cells, counts, strict=True):
         for shape in possible_shapes[grid_values(cell)]:
             trials[shape] += count
-    return tuple(ShapeCount(shape, number) for shape, number in trials.items())
+    return trials
 
 
 @dataclass(frozen=True)

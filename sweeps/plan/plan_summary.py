@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials
+from sweeps.core.resources import BYTES, Shape, auto_concurrency, count_fitting_trials
 from sweeps.data.sources.ingest import Ingest
 from sweeps.data.sources.ingest import choose as choose_ingest
 from sweeps.search.cells import Cell
@@ -19,7 +19,6 @@ from sweeps.space import Dimension, Space
 from .feasibility import PLENTY, find_infeasible_shapes
 from .plan_counts import (
     FitCount,
-    ShapeCount,
     count_fits,
     count_shapes,
     count_variants,
@@ -35,6 +34,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class ShapePlan:
+    """Predictions for the trials of one shape.
+
+    Attributes:
+        shape: The number of workers of a trial, and the resources of each worker.
+        trials: Largest possible number of trials of this shape.
+        at_once: Number of these trials that fit on the machine at the same time.
+    """
+
+    shape: Shape
+    trials: int
+    at_once: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Predictions for one sweep.
 
@@ -46,10 +60,7 @@ class Plan:
         repeats: Largest possible number of repeats of all trials together.
         counts_exact: True if `counts` is exact. If a grid is inside an option of a choice, `counts`
             is approximate.
-        shapes: Largest possible number of trials of every shape. A shape is a number of workers and
-            the resources of each worker.
-        fitting_by_shape: For each shape in `shapes`, the number of trials of this shape that fit on
-            the machine at the same time.
+        shapes: The trials of every shape.
         concurrency: Largest number of trials that are started at the same time:
             `limits.max_concurrent_trials`, or `fitting_trials` if this is `auto`, but at most
             `limits.max_trials`.
@@ -70,15 +81,14 @@ class Plan:
     counts: tuple[int, ...]
     repeats: int
     counts_exact: bool
-    shapes: tuple[ShapeCount, ...]
-    fitting_by_shape: tuple[int, ...]
+    shapes: tuple[ShapePlan, ...]
     concurrency: int
     fitting_trials: int
     variants: int | None
     fits: FitCount
     steps: StepCount | None
     ingest: Ingest | None
-    earlier: tuple[EarlierSweep, ...] = ()
+    earlier: tuple[EarlierSweep, ...]
 
     @functools.cached_property
     def configurations(self) -> int | None:
@@ -122,12 +132,12 @@ class Plan:
             "repeats": self.repeats,
             "shapes": [
                 {
-                    "workers": count.shape.scaling["num_workers"],
-                    "resources_per_worker": dict(count.shape.per_worker),
-                    "trials": count.trials,
-                    "at_once": fitting,
+                    "workers": planned.shape.scaling["num_workers"],
+                    "resources_per_worker": dict(planned.shape.per_worker),
+                    "trials": planned.trials,
+                    "at_once": planned.at_once,
                 }
-                for count, fitting in zip(self.shapes, self.fitting_by_shape, strict=True)
+                for planned in self.shapes
             ],
             "max_concurrent_trials": self.concurrency,
             "variants": self.variants,
@@ -192,9 +202,9 @@ def plan(
         counts=tuple(counts),
         repeats=repeats * trials,
         counts_exact=not has_conditional_grid(space.sections),
-        shapes=shapes,
-        fitting_by_shape=tuple(
-            min(count_fitting_trials(count.shape, cluster), trials) for count in shapes
+        shapes=tuple(
+            ShapePlan(shape, count, at_once=min(count_fitting_trials(shape, cluster), trials))
+            for shape, count in shapes.items()
         ),
         concurrency=concurrency,
         fitting_trials=fitting,

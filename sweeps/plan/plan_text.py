@@ -141,6 +141,8 @@ def _trials(plan: Plan) -> str:
         least = min(plan.counts)
         most = max(plan.counts)
         text += f" in {count_noun(len(cells), 'cell')}"
+        # Number of values of each grid. Many cells are described by these numbers if the cells are
+        # all combinations of the values.
         grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
         if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
             short = short_names(list(grids))
@@ -203,14 +205,14 @@ def _shapes(plan: Plan, width: int) -> list[str]:
     For each shape, give the number of its trials, and how many of them fit on the machine at the
     same time.
     """
-    digits = len(str(max(plan.fitting_by_shape)))
+    digits = max(len(str(planned.at_once)) for planned in plan.shapes)
     # If the shape is sampled, a trial is counted for each shape that it may have.
-    is_sampled = sum(count.trials for count in plan.shapes) > plan.trials + plan.repeats
+    is_sampled = sum(planned.trials for planned in plan.shapes) > plan.trials + plan.repeats
     up_to = "up to " if is_sampled else ""
     rows = []
-    for count, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
-        trials = up_to + count_noun(count.trials, "trial")
-        rows.append([str(count.shape), trials, f"{fitting:>{digits}} at once"])
+    for planned in plan.shapes:
+        trials = up_to + count_noun(planned.trials, "trial")
+        rows.append([str(planned.shape), trials, f"{planned.at_once:>{digits}} at once"])
     if len(rows) <= MAX_LINES:
         return _table(rows, right=[1], width=width)
     table = _table([*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)

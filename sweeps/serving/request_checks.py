@@ -30,8 +30,6 @@ MAX_PROBLEMS = 20
 JsonSchema = dict[str, JsonValue]
 BODY_RULE = 'the body must be {"records": [...]} or a list of records'
 MISSING_RULE = "is missing; send null if the value is unknown"
-# The longest value in a message, in characters.
-MAX_SHORT = 60
 
 
 class Refused(Exception):
@@ -80,6 +78,7 @@ class Kind:
 
 
 def _number(value: JsonValue) -> float:
+    """Convert a number; see `Kind.convert`. Null becomes NaN."""
     if value is None:
         return math.nan
     if not isinstance(value, (int, float)) or isinstance(value, bool) or math.isinf(value):
@@ -88,6 +87,8 @@ def _number(value: JsonValue) -> float:
 
 
 def _require_type(kind: type) -> Callable[[JsonValue], JsonValue]:
+    """Return a function that accepts null and values of this type; see `Kind.convert`."""
+
     def convert(value: JsonValue) -> JsonValue:
         if value is None or type(value) is kind:
             return value
@@ -97,6 +98,7 @@ def _require_type(kind: type) -> Callable[[JsonValue], JsonValue]:
 
 
 def _date(value: JsonValue) -> JsonValue:
+    """Accept null and the text of a date or time; see `Kind.convert`."""
     if value is None:
         return None
     if type(value) is not str or not value.strip():
@@ -205,9 +207,9 @@ def _read_column(
 
 
 def short(value: Cell) -> str:
-    """Return a value as JSON text, shortened to `MAX_SHORT` characters for a message."""
+    """Return a value as JSON text, shortened to 60 characters for a message."""
     text = pydantic_core.to_json(value, fallback=str).decode()
-    return text if len(text) <= MAX_SHORT else f"{text[: MAX_SHORT - 1]}…"
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[JsonSchema, JsonSchema]:

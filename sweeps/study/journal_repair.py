@@ -143,6 +143,7 @@ def _first_accepted(
 
 
 def _creates(record: Record) -> bool:
+    """Return whether a record creates a trial."""
     return bool(record["op_code"] == Op.CREATE_TRIAL)
 
 
@@ -161,6 +162,7 @@ def _placeholder(number: int) -> Record:
 def _study_records(study: Sequence[Record], space: Space) -> list[Record]:
     """Return the records with which a driver begins a study; see `StudyStore`."""
     names = (record["study_name"] for record in study if record["op_code"] == Op.CREATE_STUDY)
+    # Optuna's numbers of the two directions
     directions = [1 if objective.goal == "minimize" else 2 for objective in space.objectives]
     objectives = Objectives.from_space(space).to_json()
     return [
@@ -180,4 +182,5 @@ def _study_records(study: Sequence[Record], space: Space) -> list[Record]:
 
 
 def _ids(numbers: Iterable[int]) -> tuple[str, ...]:
+    """Return the ids of trials, sorted."""
     return tuple(map(format_trial_id, sorted(numbers)))

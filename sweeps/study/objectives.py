@@ -17,7 +17,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -48,9 +48,9 @@ class TrialScore:
 
     step: int | None
     values: tuple[float | None, ...]
-    metrics: dict[str, float] = field(default_factory=dict)
-    feasible: bool = True
-    missing: str | None = None
+    metrics: dict[str, float]
+    feasible: bool
+    missing: str | None
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Record:
     """
 
     objectives: Objectives
-    trials: tuple[TrialState, ...] = ()
+    trials: tuple[TrialState, ...]
     data: str | None = None
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
     stops: bool = True

@@ -96,7 +96,7 @@ class StudyStore:
         self._restore()
 
     def _restore(self) -> None:
-        """Read the states of all trials, and complete what Optuna's trials lack of the events.
+        """Read the states of all trials, and write what Optuna's open trials lack.
 
         An earlier driver may have died after it wrote a batch of events, and before it wrote what
         Optuna reads of them.

@@ -167,7 +167,8 @@ def labels_of(count: int) -> tuple[str, ...]:
     labels = []
     for i in range(count):
         rounds, letter = divmod(i, 26)
-        labels.append(chr(ord("A") + letter) + (str(rounds + 1) if rounds else ""))
+        suffix = f"{rounds + 1}" if rounds else ""
+        labels.append(f"{chr(ord('A') + letter)}{suffix}")
     return tuple(labels)
 
 

@@ -102,7 +102,9 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     else:
         running = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven]
         ranked = [t for t in data.ranked if finite_points(t.curve)]
-        shown = list({t.number: t for t in [*running, *ranked, *having]}.values())[:MAX_CURVES]
+        # Each trial once: the running trials, then the best, then those without a final value
+        by_number = {t.number: t for t in [*running, *ranked, *having]}
+        shown = list(by_number.values())[:MAX_CURVES]
     traces = [curve_of(data, t) for t in shown]
     note = (
         f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the "

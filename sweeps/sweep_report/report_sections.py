@@ -81,11 +81,11 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
     if best["test"] is not None:
         sentence += f"; on the test rows **{number(best['test'])}**"
     sentence += f": trial {cell(best['trial'])}"
-    values = [
-        number(value) if name == "preprocessor" else f"{cell(names[name])} {number(value)}"
-        for name, value in (trial.labels if trial is not None else {}).items()
-        if name in names
-    ]
+    values = []
+    for name, value in ({} if trial is None else trial.labels).items():
+        if name in names:
+            label = "" if name == "preprocessor" else f"{cell(names[name])} "
+            values.append(label + number(value))
     if values:
         sentence += f" with {', '.join(values)}"
     refit = best.get("refit")

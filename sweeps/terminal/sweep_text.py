@@ -76,8 +76,8 @@ def format_sweeps(sweeps: Sequence[SweepSummary], width: int) -> str:
 def format_sweep(
     sweep: SweepSummary,
     study: Record | None,
-    importance: Importance | None = None,
-    ensembles: Sequence[EnsembleSummary] = (),
+    importance: Importance | None,
+    ensembles: Sequence[EnsembleSummary],
 ) -> str:
     """Format the state, the best trial and the files of a sweep.
 
