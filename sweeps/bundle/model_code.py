@@ -50,10 +50,10 @@ class ModelCode:
 def find_shipped_modules() -> dict[str, Path]:
     """Return the files of sweeps that every bundle contains, by their path.
 
-    The first call takes a second. A sweep makes this call while it waits, so that its export, which
-    needs both cached results, does not.
+    The first call takes a second. A sweep calls this function while it waits for Ray, so that its
+    export finds the result in the cache.
     """
-    owners_of_packages()
+    owners_of_packages()  # so that the export finds this result in its cache, too
     return find_requirements(SHIPPED_MODULES).sweeps_modules
 
 

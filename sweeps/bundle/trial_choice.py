@@ -132,7 +132,7 @@ def front_numbers(study_store: StudyStore, latest: bool) -> list[int]:
         latest: See `saved_model`.
 
     Raises:
-        InputError: The sweep has only metric objective, no complete trial has a value of every
+        InputError: The sweep has only one objective, no complete trial has a value of every
             objective, or a trial of the front does not have the required checkpoint.
     """
     front = study_store.front()

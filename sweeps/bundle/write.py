@@ -152,7 +152,7 @@ def write_bundle(
 def _draft_manifest(
     load: str, info: DatasetInfo, training: Facts, *, members: Sequence[Member]
 ) -> Manifest:
-    """Return the manifest without the fields that are results only after files are written."""
+    """Return the manifest without the fields that are known only after files are written."""
     classes = None if info.classes is None else [json_scalar(c) for c in info.classes]
     on_gpus = any(map(_had_gpus, [training, *(m.training for m in members)]))
     return Manifest.model_validate(

@@ -41,7 +41,7 @@ def _time(text: str) -> str:
 
 def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
     for name, value in attribute.items():
-        # A violation may be infinite or NaN, which `is_number` refuses.
+        # A violation may be infinite, which `is_number` refuses.
         if name.startswith("constraints:") and not (type(value) is float or is_number(value)):
             raise ValueError(f"`{name}` must be a number")
         if name == "fixed_params" and type(value) is not dict:

@@ -66,9 +66,10 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
             break
     lost: set[int] = set()
     for number in range(max(created, default=-1) + 1):
-        # All records of the trial; without foreign ones; its creation alone; a trial not started
         own = sorted(records_of[number], key=_creates, reverse=True)
         whole = _whole_part(rules, own)
+        # From the best to the worst: all records of the trial, those that belong to it, the record
+        # of its creation, and that of a trial that has not started
         candidates = [own, whole, own[:1], [_placeholder(number)]]
         accepted = _first_accepted(rules, space, candidates, lost)
         trial = rules.trials[number]

@@ -93,6 +93,7 @@ def new_reports(state: TrialState, reports: Iterable[Report]) -> tuple[Report, .
 
 
 def _add_reported(state: TrialState, event: TrialReported) -> TrialState:
+    """Return the state after a report. Reports of steps that are known already are ignored."""
     if new := new_reports(state, event.reports):
         own = state.own_reports.with_more(new)
         shared = state.reports is state.own_reports

@@ -34,7 +34,7 @@ def parallel(data: PlotData) -> Figure:
     if not data.ranked or not dimensions:
         return empty_figure("parallel", NO_VALUES if dimensions else NOTHING_VARIES)
     chosen, remark = sample(data.ranked)
-    shown = chosen[::-1]  # the best lines are make_figure last
+    shown = chosen[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
     ordered = sorted(values)
     lines = {

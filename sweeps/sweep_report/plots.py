@@ -252,7 +252,7 @@ def pareto(data: PlotData) -> Figure:
     """Return the values of two or three objectives, with the Pareto front."""
     count = len(data.objectives)
     if count not in (2, 3):
-        return empty_figure("pareto", "A Pareto front is make_figure for two or three objectives.")
+        return empty_figure("pareto", "A Pareto front is drawn for two or three objectives.")
     valued = [
         t
         for t in data.trials
