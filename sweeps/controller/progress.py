@@ -159,6 +159,7 @@ class SweepProgress:
         if folds := self._space.data.folds:
             return spent * folds / step
         if self._space.scheduler.counts_rows:
+            # A step is a share of the rows, so it is proportional to the time of its run.
             rows = self._search.row_steps(state.trial)
             return spent * sum(rows) / sum(count for count in rows if count <= step)
         return spent * state.best_step / step

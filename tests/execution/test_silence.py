@@ -48,7 +48,7 @@ def session(tmp_path: Path, clock: Any) -> Any:
         folder=str(tmp_path),
         checkpoint=None,
         id=("0000", 1),
-        asks=False,
+        may_change_size=False,
     )
     return TrialSession(
         Pool(),

@@ -20,19 +20,24 @@ _PASSWORD = re.compile(
 )
 # `USER:PASSWORD@` at the start of the text after `://`, if the password has an unencoded `/`, `?`
 # or `#`.
-_UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
+_UNENCODED_PASSWORD = re.compile(
+    r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S
+)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
 # A quoted scalar, or the rest of a plain scalar, in a YAML file.
 _SCALAR = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,}][^,}\n]*"
-# Shorter values stay visible in most texts, because such a value may be a common word or number.
+# Number of characters. Shorter values stay visible in most texts, because such a value may be a
+# common word or number.
 LONG_VALUE = 8
-# Between the parts of a secret, such as the lines of a private key or the strings of a JSON object.
+# The text between the parts of a secret, such as the lines of a private key or the strings of a
+# JSON object.
 _SEPARATOR = re.compile(r"[\s\"']+|\\n")
 # Characters that every format leaves as they are. The pieces of a secret are runs of them, runs of
 # quotes and backslashes, and single other characters.
 _PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_.-")
 _PIECE = re.compile(r"[A-Za-z0-9_.-]+|[\\'\"]+|.", re.S)
+# Any number of backslashes in any format, because each format may escape the text again.
 _BACKSLASHES = r"(?:\\|%(?:25)*5c)*+"
 # One quote or backslash in any format. A shell and YAML write several of them for one.
 _QUOTE = (
@@ -48,6 +53,7 @@ _FORMS = {
     " ": [r"\+", "%(?:25)*2b"],
     "\n": [r"\s+"],
 }
+# Names of query parameters and environment variables that hold secrets.
 _SECRET_NAME = re.compile(
     r"(?!sslkey\Z)"  # in libpq, this is the path of a file, not a secret
     r"(?:.*(?:token(?!iz)|secret|passw|pwd|signature|credential|authorization).*"
@@ -78,14 +84,14 @@ def without_password(uri: str) -> str:
     >>> without_password("postgresql://me:secret@host/db?sslmode=require&options=-c%20x")
     'postgresql://me@host/db?sslmode=require'
     """
-    bare, _, query = _parts(uri)
+    bare, _, query = _split_uri(uri)
     public = "&".join(part for part in query.split("&") if not _is_secret(part.partition("=")[0]))
     return f"{bare}?{public}" if public else bare
 
 
 def secrets_in(uri: str) -> list[Secret]:
     """Return the secrets that `without_password` removes, the password first."""
-    _, password, query = _parts(uri)
+    _, password, query = _split_uri(uri)
     secrets = [Secret("password", password, unquote(password))] if password else []
     for part in query.split("&"):
         name, _, written = part.partition("=")
@@ -94,7 +100,7 @@ def secrets_in(uri: str) -> list[Secret]:
     return secrets
 
 
-class _Known(NamedTuple):
+class _KnownSecret(NamedTuple):
     """A secret that `hide_known` replaces.
 
     Attributes:
@@ -109,7 +115,8 @@ class _Known(NamedTuple):
     pattern: re.Pattern[str]
 
 
-_known: tuple[_Known, ...] = ()  # the longest first, because a secret may be a part of another one
+# The longest first, because a secret may be a part of another one
+_known: tuple[_KnownSecret, ...] = ()
 
 
 def remember(value: str) -> None:
@@ -120,14 +127,15 @@ def remember(value: str) -> None:
     """
     global _known
     parts = {value, *_SEPARATOR.split(value)}
-    for secret in secrets_in(value) if "://" in value else ():
-        parts |= {secret.written, secret.value}
+    if "://" in value:
+        for secret in secrets_in(value):
+            parts |= {secret.written, secret.value}
     known = {secret.value: secret for secret in _known}
     for part in parts - known.keys():
         if len(part) >= LONG_VALUE:
             pieces = _PIECE.findall(part)
             plain = max((piece for piece in pieces if piece[0] in _PLAIN), key=len, default="")
-            known[part] = _Known(part, plain, _pattern(pieces))
+            known[part] = _KnownSecret(part, plain, _pattern(pieces))
     _known = tuple(sorted(known.values(), key=lambda secret: len(secret.value), reverse=True))
 
 
@@ -182,10 +190,10 @@ def _pattern(pieces: list[str]) -> re.Pattern[str]:
     # A match starts at the first of several backslashes, so that the expression does not try each
     # of them.
     start = "" if pieces[0][0] in _PLAIN else r"(?<!\\)"
-    return re.compile(start + "".join(map(_written, pieces)), re.I)
+    return re.compile(start + "".join(map(_piece_pattern, pieces)), re.I)
 
 
-def _written(piece: str) -> str:
+def _piece_pattern(piece: str) -> str:
     """Return a regular expression for a piece of a secret.
 
     The piece may be escaped, percent-encoded or in HTML, even several times.
@@ -236,7 +244,8 @@ def hide_values(text: str, variables: Mapping[str, str]) -> str:
         # A long value is hidden everywhere, because the file may hold it in an anchor or in a block
         # of several lines.
         for part in sorted({value, *value.split()}, key=len, reverse=True):
-            text = text.replace(part, "***") if len(part) >= LONG_VALUE else text
+            if len(part) >= LONG_VALUE:
+                text = text.replace(part, "***")
         text = re.sub(
             rf"(?<![\w-])(['\"]?{re.escape(name)}['\"]?\s*[:=]\s*)({_SCALAR})", r"\1'***'", text
         )
@@ -255,26 +264,28 @@ def is_secret_variable(name: str, value: str) -> bool:
     """
     if name in ("PWD", "OLDPWD"):  # working directories
         return False
-    named = (
-        re.search(r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I)
-        is not None
+    # An environment variable may have a shorter name than a query parameter, such as `GITHUB_PAT`.
+    ends_like_secret = re.search(
+        r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I
     )
-    return named or _is_secret(name) or ("://" in value and bool(secrets_in(value)))
+    if ends_like_secret or _is_secret(name):
+        return True
+    return "://" in value and bool(secrets_in(value))
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether a query parameter of this name holds a secret."""
+    """Return whether a query parameter or an environment variable of this name holds a secret."""
     return _SECRET_NAME.fullmatch(unquote_plus(name)) is not None
 
 
-def _parts(uri: str) -> tuple[str, str, str]:
+def _split_uri(uri: str) -> tuple[str, str, str]:
     """Split a URI into the URI without password and query, the password, and the query.
 
     The password is as it is written in the URI.
     """
     scheme, separator, rest = uri.partition("://")
-    if (unquoted := _UNQUOTED.match(rest)) is not None:
-        name, password, rest = unquoted.groups()
+    if (match := _UNENCODED_PASSWORD.match(rest)) is not None:
+        name, password, rest = match.groups()
         rest, _, query = rest.partition("?")
         return f"{scheme}{separator}{name}@{rest}", password, query
     rest, _, query = rest.partition("?")

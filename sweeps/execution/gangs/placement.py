@@ -174,6 +174,7 @@ def place(
         )
 
     need = dict(request.shape.per_worker)
+    # The sweep's limit for all nodes together
     most_new = _count_within_limit(need, cluster.unused_limit(busy=False), size)
     most_busy = _count_within_limit(need, cluster.unused_limit(busy=True), size)
     if min(most_busy, sum(offer.size for offer in offers)) < size:
