@@ -26,22 +26,22 @@ class ConsistencyChecks:
 
     Attributes:
         root: The parsed file, with the overrides.
-        trainers: The parser of the section `trainer`, which has the trainer's definition.
+        trainer_section: The parser of the section `trainer`, which has the trainer's definition.
         trainer: The parsed section `trainer`; None if it has a problem.
-        search: The parsed sections about the search.
+        search_sections: The parsed sections about the search.
     """
 
     root: Node
-    trainers: TrainerSection
+    trainer_section: TrainerSection
     trainer: TrainerSpec | None
-    search: SearchSections
+    search_sections: SearchSections
 
     def check_folds(self, data: DataSpec | None) -> None:
         """Add a problem if the scheduler does not fit a cross-validation.
 
         In a cross-validation, each step of a trial is one fold.
         """
-        scheduler = self.search.scheduler
+        scheduler = self.search_sections.scheduler
         folds = data.folds if data else 0
         if not folds:
             return
@@ -60,17 +60,17 @@ class ConsistencyChecks:
 
     def check_bundle(self, data: DataSpec | None) -> None:
         """Add a problem for each reason why the winner cannot be trained again on all rows."""
-        if self.search.bundle.train_on == "train":
+        if self.search_sections.bundle.train_on == "train":
             return
         obstacles = {
             "needs the section `data`, because a loop that reads its own data chooses the rows": (
                 data is not None and not data.given
             ),
             "needs a single objective, because several objectives have no single winner": (
-                len(self.search.objectives) > 1
+                len(self.search_sections.objectives) > 1
             ),
             "does not work under pbt, whose trials copy checkpoints of other trials": (
-                perturbs(self.search.scheduler)
+                perturbs(self.search_sections.scheduler)
             ),
         }
         for text, is_obstacle in obstacles.items():
@@ -79,13 +79,13 @@ class ConsistencyChecks:
 
     def check_ingest(self, data: DataSpec | None, sections: Sections) -> None:
         """Add a problem for each key that does not fit streamed data or a count of rows."""
-        scheduler = self.search.scheduler
+        scheduler = self.search_sections.scheduler
         if scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
                 self.root.wrong_inside(key, text)
         if data is None or self.trainer is None or data.ingest != "stream":
             return
-        definition = self.trainers.definition
+        definition = self.trainer_section.definition
         for key, text in stream_obstacles(data, sections, self.trainer, definition, scheduler):
             self.root.wrong_inside(key, f"{text}; this file has `data.ingest: stream`")
 
@@ -94,7 +94,7 @@ class ConsistencyChecks:
 
         Also add a problem if Ray's backend for JAX cannot connect the workers.
         """
-        limit = self.trainers.definition.max_workers
+        limit = self.trainer_section.definition.max_workers
         most = max((shape.most or shape.workers for shape in shapes), default=1)
         if limit is not None and most > limit:
             text = (
@@ -102,7 +102,7 @@ class ConsistencyChecks:
                 f"{most} workers"
             )
             self.root.wrong_inside(
-                "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
+                "space.scaling", f"`{self.trainer_section.name}` {text}; set num_workers to {limit}"
             )
         if self.trainer is None or self.trainer.backend != "jax":
             return
@@ -121,8 +121,8 @@ class ConsistencyChecks:
         """Add a problem if the trainer cannot use the columns that `data` names, or lacks one."""
         if self.trainer is None:
             return
-        definition = self.trainers.definition
-        if definition.needs_label and not self.trainers.started:
+        definition = self.trainer_section.definition
+        if definition.needs_label and not self.trainer_section.started:
             self._check_label()
         if not definition.weights:
             self._refuse_weights()
@@ -135,7 +135,7 @@ class ConsistencyChecks:
         label = self.root.find("data.label")
         if label.value is None and (data.value is None or data.is_map):
             text = "give the name of the column to predict"
-            label.wrong(f"is required by `{self.trainers.name}`; {text}", data.at)
+            label.wrong(f"is required by `{self.trainer_section.name}`; {text}", data.at)
 
     def _refuse_weights(self) -> None:
         """Add a problem for each key that weights rows."""
@@ -143,8 +143,8 @@ class ConsistencyChecks:
             weights = self.root.find(f"data.{key}")
             if weights.value is not None:
                 text = (
-                    f"`{self.trainers.name}` does not use weights; leave this key out, or choose "
-                    "a trainer that uses them"
+                    f"`{self.trainer_section.name}` does not use weights; leave this key out, or "
+                    "choose a trainer that uses them"
                 )
                 weights.wrong_key(text + self._trainers_with("weights"))
 
@@ -153,7 +153,7 @@ class ConsistencyChecks:
         label = self.root.find("data.label")
         if label.is_list and len(label.value) > 1:
             text = (
-                f"`{self.trainers.name}` predicts one column, but the label has "
+                f"`{self.trainer_section.name}` predicts one column, but the label has "
                 f"{len(label.value)}; name one column, or choose a trainer that predicts several"
             )
             label.wrong(text + self._trainers_with("several_labels"))
@@ -177,7 +177,7 @@ class ConsistencyChecks:
 
         Add a problem for each ranking objective if the rows have no groups, or have weights.
         """
-        ranking = self.trainers.definition.ranking
+        ranking = self.trainer_section.definition.ranking
         if not ranking:
             return data
         for key, value in params.items():

@@ -55,13 +55,19 @@ class SpaceValidator:
         self.started = algorithm is not None
         functions = () if source.functions is None else (source.functions,)
         self.roots = (source.base, Path.cwd(), *functions)
-        self.trainers = TrainerSection(self.roots, self.problems, self.started)
-        self.trainer = self.trainers.read(root.get("trainer"))
+        self.trainer_section = TrainerSection(self.roots, self.problems, self.started)
+        self.trainer = self.trainer_section.read(root.get("trainer"))
         self.parser = SpaceParser(
-            self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
+            self.problems,
+            self.roots,
+            self.started,
+            self.trainer_section.definition,
+            self.trainer_section.name,
         )
-        self.search = SearchSections(root, self.roots)
-        self.checks = ConsistencyChecks(root, self.trainers, self.trainer, self.search)
+        self.search_sections = SearchSections(root, self.roots)
+        self.checks = ConsistencyChecks(
+            root, self.trainer_section, self.trainer, self.search_sections
+        )
         self.dimensions: tuple[Dimension, ...] = ()
 
     def space(self) -> Space:
@@ -110,9 +116,9 @@ class SpaceValidator:
             algorithm_reason=reason,
             trackers=trackers,
             runtime_env=runtime_env,
-            trainer_definition=self.trainers.definition,
+            trainer_definition=self.trainer_section.definition,
             notes=self._notes(sections),
-            **self.search.parsed,
+            **self.search_sections.parsed,
         )
 
     def _shapes(self, sections: Sections) -> tuple[Shape, ...]:
@@ -151,7 +157,9 @@ class SpaceValidator:
         self.parser.when_parser.conclude(conditions_of(sections))
         params = sections.get("params")
         if self.trainer is not None and not self.started and INVALID not in walk(params):
-            check_commands(self.root, self.trainer, self.trainers.definition, params, self.roots)
+            check_commands(
+                self.root, self.trainer, self.trainer_section.definition, params, self.roots
+            )
         return sections
 
     @property
@@ -174,9 +182,9 @@ class SpaceValidator:
             file names an algorithm.
         """
         self._add_initial_points(sections)
-        search = self.search
-        scheduler = search.scheduler
-        limits = search.limits
+        search_sections = self.search_sections
+        scheduler = search_sections.scheduler
+        limits = search_sections.limits
         reason = ""
         self.checks.check_folds(data)
         self.checks.check_bundle(data)
@@ -189,14 +197,14 @@ class SpaceValidator:
             )
         if limits:
             limits = replace(limits, max_trials=limits.max_trials or cells)
-            search.limits = limits
+            search_sections.limits = limits
         if limits and perturbs(scheduler):
-            search.scheduler = replace(
+            search_sections.scheduler = replace(
                 scheduler, options=scheduler.options | {"population": limits.max_trials}
             )
-        if search.search.algorithm == AUTO:
+        if search_sections.search.algorithm == AUTO:
             choice = self._choice(limits.max_trials if limits else cells)
-            search.search = replace(search.search, algorithm=choice.algorithm)
+            search_sections.search = replace(search_sections.search, algorithm=choice.algorithm)
             reason = choice.reason
         return reason
 
@@ -209,11 +217,16 @@ class SpaceValidator:
             return ()
         lists = () if self.dimensions else list_notes(sections.get("params"))
         braces = brace_notes(sections.get("params"), (dim.name for dim in self.dimensions))
-        return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
+        return (
+            *goal_notes(self.search_sections.objectives),
+            *lists,
+            *braces,
+            *self._algorithm_notes(),
+        )
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension for it to choose."""
-        search = self.search.search
+        search = self.search_sections.search
         if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
         why = "nothing is tuned, so the trials differ only in their seeds"
@@ -232,12 +245,12 @@ class SpaceValidator:
         """
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
-        search = self.search
+        search_sections = self.search_sections
         return choose(
             sampled=len(self._sampled),
-            objectives=len(search.objectives),
+            objectives=len(search_sections.objectives),
             max_trials=max_trials,
-            perturbs=perturbs(search.scheduler),
+            perturbs=perturbs(search_sections.scheduler),
         )
 
     def _add_initial_points(self, sections: Sections) -> None:
@@ -246,19 +259,20 @@ class SpaceValidator:
         Add a problem if `limits.max_trials` is less than the number of points without a known
         result.
         """
-        search = self.search
-        if not search.search.initial_points:
+        search = self.search_sections.search
+        limits = self.search_sections.limits
+        if not search.initial_points:
             return
         parser = InitialPointsParser(
-            self.dimensions, sections, max(1, len(search.objectives)), self.problems
+            self.dimensions, sections, max(1, len(self.search_sections.objectives)), self.problems
         )
         points = parser.read(self.root.find("search.initial_points"))
-        search.search = replace(search.search, initial_points=points)
+        self.search_sections.search = replace(search, initial_points=points)
         count = sum(point.values is None for point in points)
-        if search.limits and 0 < search.limits.max_trials < count:
+        if limits and 0 < limits.max_trials < count:
             text = (
                 f"{count} initial points must run, but limits.max_trials is only "
-                f"{search.limits.max_trials}"
+                f"{limits.max_trials}"
             )
             self.root.wrong_inside("search.initial_points", text)
 
@@ -302,8 +316,8 @@ class SpaceValidator:
 
         The keys are in the sections `search` and `limits`.
         """
-        search = self.search.search
-        limits = self.search.limits
+        search = self.search_sections.search
+        limits = self.search_sections.limits
         sampled = self._sampled
         if search.algorithm == "grid" and sampled:
             self.root.wrong_inside(
