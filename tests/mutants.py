@@ -194,8 +194,8 @@ class Tests:
         self.seconds: dict[str, float] = {}
         # Contexts of the tests that execute a line, by file and number of the line.
         self.contexts: dict[tuple[str, int], set[str]] = {}
-        found = sorted((self.copy / "tests").rglob("test_*.py"))
-        paths = paths or [str(path.relative_to(self.copy)) for path in found]
+        test_files = sorted((self.copy / "tests").rglob("test_*.py"))
+        paths = paths or [str(path.relative_to(self.copy)) for path in test_files]
         shares = [paths[number :: len(copies)] for number in range(len(copies))]
         with ThreadPoolExecutor(len(copies)) as pool:
             list(pool.map(self._run_share, copies, [files] * len(copies), shares))

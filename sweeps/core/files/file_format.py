@@ -29,11 +29,11 @@ def format_problem(file: Path, content: Mapping[str, JsonValue]) -> Problem | No
     number = content.get("format")
     if type(number) is int and number == FORMAT:
         return None
-    found = "has no key `format`"
+    fault = "has no key `format`"
     if "format" in content:
         text = json.dumps(number)
         dots = "..." * (len(text) > _MOST_CHARACTERS)
-        found = f"`format` is {text[:_MOST_CHARACTERS]}{dots}"
+        fault = f"`format` is {text[:_MOST_CHARACTERS]}{dots}"
     rule = f"this version of sweeps reads only format {FORMAT}"
     hint = "install the version of sweeps that wrote this file"
-    return Problem(str(file), f"{found}, but {rule}; {hint}")
+    return Problem(str(file), f"{fault}, but {rule}; {hint}")

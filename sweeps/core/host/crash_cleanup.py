@@ -29,7 +29,7 @@ MOST_KILL_ROUNDS = 5
 # The name of a Ray session's folder. The name contains the time at which the folder was made, and
 # the id of the process that made it.
 SESSION_NAME = re.compile(
-    r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})"
+    r"session_(?P<time>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})"
 )
 # Glob patterns of half-written files and folders in a sweep's folder.
 PARTIAL = (
@@ -159,11 +159,11 @@ def leftover_session(recorded: object) -> Path | None:
             return None
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return None
-        made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
+        created = datetime.datetime.strptime(name["time"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
     except (OSError, ValueError, RuntimeError):
         return None
     pid = int(name["pid"])
-    is_live = _started_before(pid, made) or _writes_to(pid, session / "logs")
+    is_live = _started_before(pid, created) or _writes_to(pid, session / "logs")
     return None if is_live else session
 
 
