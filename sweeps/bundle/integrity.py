@@ -148,6 +148,7 @@ class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """
 
     def path_stats(self, path: str) -> NoReturn:
+        # Without the time and the size of the source, Python neither reads nor writes bytecode.
         raise OSError("bytecode is not used")
 
 

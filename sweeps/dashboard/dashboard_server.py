@@ -107,8 +107,7 @@ def _access_of(options: PageOptions, token: str | None) -> Access:
     access = Access.of(options.allowed_hosts, token)
     if access.hosts or open_to_others(options.host):
         return access
-    names = ("localhost", "127.0.0.1", "[::1]", options.host.lower())
-    return Access(names, access.digest)
+    return Access(("localhost", "127.0.0.1", "[::1]", options.host.lower()), access.digest)
 
 
 @contextlib.contextmanager

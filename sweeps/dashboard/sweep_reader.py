@@ -139,7 +139,7 @@ class SweepReader:
         start = self._clock()
         yield
         end = self._clock()
-        rest = REST * (end - start) if self._next_reading else 0.0
+        rest = REST * (end - start) if self._next_reading else 0.0  # none after the first block
         self._next_reading = min(max(self._next_reading, end) + rest, end + MAX_REST)
 
 

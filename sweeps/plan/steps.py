@@ -143,7 +143,7 @@ def simulate(
     sweep = _SimulatedSweep(scheduler, concurrency, milestones, seed=seed)
     sweep.fill(0)
     while sweep.events:
-        now, number = heapq.heappop(sweep.events)
+        now, number = heapq.heappop(sweep.events)  # the trial that reaches its milestone next
         step = milestones[number][sweep.reached[number] - 1]
         action = Action.STOP
         if sweep.reached[number] < len(milestones[number]):

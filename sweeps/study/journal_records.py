@@ -143,7 +143,7 @@ class CreateTrial(_StudyRecord):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        results = (
+        results = (  # empty before the trial has ended
             self.params,
             self.distributions,
             self.value,
