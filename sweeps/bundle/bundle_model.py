@@ -229,10 +229,7 @@ class Bundle:
             return raw if self._fitted is None else self._fitted.transform(raw)
 
     def _model_predict(self, raw: pd.DataFrame) -> np.ndarray | pd.DataFrame:
-        """Return the output of the model, or the average of the members' outputs.
-
-        The rows have the columns and dtypes of training.
-        """
+        """Return the output of the model, or the average of its members, for typed raw rows."""
         if not self.members:
             return self._checked_output(self._prepare(raw))
         outputs = []
@@ -242,11 +239,7 @@ class Bundle:
         return self._average(outputs)
 
     def _checked_output(self, prepared: pd.DataFrame) -> np.ndarray | pd.DataFrame:
-        """Return the model's output for prepared rows: a frame as it is, or else an array.
-
-        Raises:
-            InputError: The model raised an error, or did not return one output for each row.
-        """
+        """Return the model's output for prepared rows: a frame as it is, or else an array."""
         assert self._model is not None, "only an ensemble has no model of its own"
         with _as_input_errors():
             output = self._model.predict(prepared)
