@@ -199,6 +199,7 @@ class ChainFitter:
         check = ray.put(rows.check)
 
         def put_train(train: pa.Table) -> PreparedData:
+            """Copy these rows of train, and return them with the references to valid."""
             return PreparedData(
                 rows.key,
                 self._shards(train, valid, rows.copied),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 def _import_all(modules: Iterable[str]) -> None:
+    """Import modules, so that the first fit need not wait for them."""
     for module in modules:
         with contextlib.suppress(Exception):  # the fit will report the error
             importlib.import_module(module)
@@ -250,7 +251,7 @@ class _DataActor:
             except InputError as e:
                 raise ReloadError(e.problems) from e
         self.is_new = False
-        if self.variants is None:
+        if self.variants is None:  # the space names no data
             return PreparedData("none", {number: {} for number in self.fitter.workers}, None)
         if refit is not None:
             return self._prepare_refit(steps, data, refit)

@@ -157,6 +157,7 @@ class PreparedStore:
 
     @contextlib.contextmanager
     def _staged(self, name: str) -> Iterator[Path]:
+        """Yield a temporary path, which becomes the file or folder `name` when the block ends."""
         self.folder.mkdir(exist_ok=True)
         with write_atomically(self.folder / name) as part:
             yield part

@@ -321,8 +321,8 @@ def train_once(
             loaded the data.
         trial: The trial.
         scratch: Folder for the trial's files; see `scratch_folder`.
-        trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in
-            `search.schedulers.base`. () to train once on all rows.
+        trains_at: The steps at which the trial trains, each time on more rows; see
+            `search.schedulers.scheduler.row_steps`. () to train once on all rows.
         why_stop: Function that is called again and again. It returns a text if the training must
             stop before its end, and says why.
 
@@ -348,7 +348,7 @@ def train_once(
         if update.end is not None:
             return state, update.end
         if update.rung is not None:
-            pool.answer.remote(trial.id, update.rung, False)
+            pool.answer.remote(trial.id, update.rung, False)  # the trial does not continue
 
 
 def _await_update(

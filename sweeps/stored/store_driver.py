@@ -57,7 +57,7 @@ class Driver:
 
     @property
     def is_here(self) -> bool:
-        """True if this is the current process."""
+        """True if this is the current process, whatever `ended` and `seen` are."""
         return replace(Driver.here(), ended=self.ended, seen=self.seen) == self
 
     def silence(self, now: float) -> float | None:
@@ -72,6 +72,7 @@ class Driver:
         """
         silent = now - self.seen
         if self.host == this_machine():
+            # An entry of the current process is from an earlier run of the sweep, which has ended.
             is_dead = self.is_here or start_time(self.pid) != self.started
         else:
             is_dead = silent >= DEAD_AFTER

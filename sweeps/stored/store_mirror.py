@@ -94,6 +94,7 @@ def copy_order(names: Iterable[str]) -> list[str]:
     last_files = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
 
     def position(name: str) -> tuple[int, str]:
+        # The manifest of an export says that its other files are complete.
         group = 1 if name.endswith(f"/{MANIFEST}") else 0
         return last_files.get(name, group), name
 
@@ -225,11 +226,13 @@ class StoreMirror:
                 log.exception("the files of the sweep could not be copied to %s", self.address)
 
     def _renew_driver(self) -> None:
+        """Renew `driver.json` again and again."""
         while not self._ended.wait(INTERVAL):
             with contextlib.suppress(StoreError, OSError):  # The round of copies reports the error.
                 self._save_driver(open_store(self.address, patient=False))
 
     def _end_renewals(self) -> None:
+        """Wait until the thread that renews `driver.json` has ended, if it was started."""
         self._ended.set()
         if self._renewals.ident is not None:
             self._renewals.join()

@@ -34,7 +34,7 @@ def find(sweep: str | Path, root: Path) -> Path:
     _refuse_long_path(name)
     if is_sweep(path):
         folder = path.resolve()
-    elif len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():
+    elif len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():  # ROOT/NAME
         folder = _find_name(path.name, path.parent, str(sweep))
     else:
         folder = _find_name(name, root, str(sweep))

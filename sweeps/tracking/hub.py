@@ -150,6 +150,7 @@ class TrackerThread:
             )
 
     def _drop(self, reason: str) -> None:
+        """Give the tracker no more events. Only the first reason is kept."""
         if self.failure is None:
             self.failure = masked(" ".join(reason.split()))
             log.warning("tracker `%s` %s", self.name, self.failure)

@@ -177,6 +177,7 @@ def json_value(content: Mapping[str, object]) -> dict[str, JsonValue]:
 
 
 def _mask(value: JsonValue) -> JsonValue:
+    """Return a value with `***` in place of secrets, at all depths."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):

@@ -67,12 +67,14 @@ def check_same_task(
 
 
 def _describe_task(task: str | None, classes: Classes | None) -> str:
+    """Return a task with its classes, for messages."""
     if classes is None:
         return f"{task} without classes"
     return f"{task} with the classes {_list_classes(classes)}"
 
 
 def _list_classes(classes: Classes) -> str:
+    """Return the first classes, at most 8, for messages."""
     return join_first([repr(value) for value in classes], 8)
 
 

@@ -114,7 +114,7 @@ def decide_markers(
         profiles: Facts about the train rows of the columns of texts.
     """
     decided: dict[str, Sequence[LabelValue]] = {}
-    # In these columns, a word is a marker however frequent it is.
+    # In these columns, a word is not a value because it is frequent.
     fixed = {*spec.missing, *spec.labels, *spec.parse}
     for name in names:
         markers = candidate_markers(spec, name)

@@ -55,6 +55,7 @@ def canonical_table(table: pa.Table) -> pa.Table:
 
 
 def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert one column; see `canonical_table`."""
     kind = column.type
     if types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -139,6 +140,7 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
     """
 
     def holds_arrays(name: str) -> bool:
+        """Return whether the first value is an array that becomes a tensor."""
         values = frame[name]
         first = values.iloc[0] if len(values) and values.dtype == object else None
         return (

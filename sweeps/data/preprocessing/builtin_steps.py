@@ -182,6 +182,7 @@ def _counts(columns: list[str], collect: Collect) -> dict[str, Counter[Cell]]:
 
 
 def _count_values(frame: pd.DataFrame, columns: list[str]) -> dict[str, Counter[Cell]]:
+    """Return the counts of one block; see `_counts`."""
     counts = {}
     for name in columns:
         counted = frame[name].value_counts(dropna=False)

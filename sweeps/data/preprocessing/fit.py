@@ -189,6 +189,7 @@ def _fit_step(
         raise InputError(PREPROCESSOR_KEY, "RobustScaler needs all rows in memory")
 
     def collect(function: Callable[[pd.DataFrame], Any]) -> Iterable[Any]:
+        """Apply a function to all rows, or to each block; see `builtin_steps.Collect`."""
         return [function(frame)] if stream is None else stream.results(function)
 
     return fit_builtin(step.name, frame, inputs, params=step.params, collect=collect)

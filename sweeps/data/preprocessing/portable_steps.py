@@ -162,6 +162,8 @@ class Power(PortableStep):
     def _transform_column(self, x: np.ndarray) -> np.ndarray:
         if self.method == "box-cox":
             return _box_cox(x, self.power)
+        # Yeo-Johnson transforms x + 1 if x is not negative. Otherwise, it transforms 1 - x with
+        # another power, and changes the sign.
         positive = _box_cox(np.maximum(x, 0) + 1, self.power)
         negative = -_box_cox(1 - np.minimum(x, 0), 2 - self.power)
         return np.where(x < 0, negative, positive)

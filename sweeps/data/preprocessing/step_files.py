@@ -48,7 +48,7 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
         if stored is None:
             name = f"preprocessor-{i + 1}.pkl"
             (folder / name).write_bytes(pickle.dumps(step))
-            kind = type(getattr(step, "estimator", getattr(step, "preprocessor", step)))
+            kind = type(getattr(step, "estimator", step))
             pickled[name] = f"{kind.__module__}.{kind.__qualname__}"
             stored = {"kind": "pickle", "file": name}
         stages.append(stored)
@@ -138,6 +138,7 @@ def _reference(function: Callable[..., pd.DataFrame]) -> str | None:
 def _from_json(
     stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]
 ) -> FittedStep:
+    """Load a fitted step from its description; see `load_chain` for the arguments."""
     if stored["kind"] == "pickle":
         step: FittedStep = pickle.loads(read(folder / Path(stored["file"]).name))
         return step

@@ -87,8 +87,8 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
                     table = pa.Table.from_batches([batch]).slice(max(0, yielded - position))
                     position += len(batch)
                     yielded = max(yielded, position)
-                    # `pc.equal` would import pandas. Few rows match by chance, and `_check_rows`
-                    # looks again
+                    # A row may repeat the header. `pc.equal` would import pandas. Few other rows
+                    # match this pattern, and `_check_rows` looks again.
                     if pc.any(pc.match_like(table.columns[-1], table.column_names[-1])).as_py():
                         _check_rows(files, path, schema)
                     if len(table):

@@ -107,6 +107,7 @@ class StreamVariants(Variants[SplitSource]):
                 repr(source.classes),
                 spec.drop_missing_label,
                 repr(spec.valid),
+                # These keys change the fingerprint only if they are set.
                 *filter(None, (spec.parse, spec.missing, spec.group)),
                 sorted(set(spec.drop)),
                 spec.rows,

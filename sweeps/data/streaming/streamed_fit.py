@@ -82,6 +82,7 @@ def in_task(function: Callable[..., Any], roots: tuple[str, ...], /, **arguments
 
 
 def _call_pickled(block: pa.Table, pickled: bytes, roots: tuple[str, ...]) -> Any:
+    """Call a pickled function with a block; see `in_task`."""
     return _unpickle(pickled, roots)(block)
 
 

@@ -211,6 +211,7 @@ def _matters(finding: Finding, space: Space) -> bool:
 
 
 def _steps(space: Space) -> Iterator[Step]:
+    """Yield every step that a chain of the space may have."""
     return steps_of(space.sections.get("preprocessor"))
 
 

@@ -209,9 +209,11 @@ class MlflowTracker:
         self._on_change(self, written, answered)
 
     def _record_answer(self) -> None:
+        """Note that the server has answered a request now."""
         self._last_answer = time.monotonic()
         self._report_change(answered=True)
 
     def _record_refusal(self, error: Exception) -> None:
+        """Note and log that the server refuses a request permanently."""
         self.error = first_line(error)
         log.error("MLflow refused a request of the MLflow tracker: %s", self.error)

@@ -303,6 +303,7 @@ class SweepRuns:
                 log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
 
     def _folder(self, number: int) -> Path:
+        """Return the folder of a trial."""
         return SweepFolder(self.destination.root / self.destination.sweep).trial(number)
 
     def permit(self, action: Callable[P, object], *args: P.args, **options: P.kwargs) -> None:
