@@ -152,7 +152,8 @@ def run(
         if storage is not None:
             options |= storages.new_settings(storage, folder.name)
             storages.connect(storage)  # An unreachable database is reported before Ray starts.
-        options |= {"address": address, "tracking_uri": uri and without_password(uri)}
+        options["address"] = address
+        options["tracking_uri"] = None if uri is None else without_password(uri)
         save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
         if request is not None:
             file = relative_path(SweepFolder(folder).space)

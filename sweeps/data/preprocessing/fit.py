@@ -153,12 +153,13 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 
     If it is a user's step, check that its result for a row does not depend on other rows.
     """
-    whole = step.apply(frame)
+    result = step.apply(frame)
+    # Estimators of scikit-learn have fixed blocks.
     if isinstance(step, fitted_steps.FunctionStep) or (
         isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks
     ):
-        estimator_fit.check_rowwise(step, frame, whole)
-    return whole
+        estimator_fit.check_rowwise(step, frame, result)
+    return result
 
 
 def _fit_step(

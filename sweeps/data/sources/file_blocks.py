@@ -95,6 +95,7 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
                         yield _with_points(table) if files.read.decimal == "," else table
             return
         except (pa.ArrowInvalid, UnicodeError) as e:
+            # Arrow says "straddling" if a row is longer than a block.
             if block == CSV_BLOCK or "straddling" not in str(e):
                 _check_rows(files, path, schema)
                 raise

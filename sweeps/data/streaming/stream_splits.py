@@ -126,12 +126,12 @@ class StreamVariants(Variants[SplitSource]):
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
         label = spec.only_label
-        others = {*spec.labels, *spec.drop, *split_columns(spec)}
-        features = tuple(name for name in source.schema.names if name not in others)
+        no_features = {*spec.labels, *spec.drop, *split_columns(spec)}
+        features = tuple(name for name in source.schema.names if name not in no_features)
         columns = features if label is None else (*features, label)
         lazy = source.encoded(columns, spec.rows)
         rows = {key: count.rows for key, count in source.counts.items()}
-        if spec.rows < 1:
+        if spec.rows < 1:  # a pass over the rows, because each row is chosen by its hash
             rows["train"] = lazy["train"].count()
         train = lazy["train"]
         for name in added:

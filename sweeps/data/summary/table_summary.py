@@ -64,11 +64,11 @@ def summarize(
     train = parts["train"]
     # A sample would copy images and other large values.
     simple = [field.name for field in train.schema if kind_of(field) != "other"]
-    most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
-    sample = sample_rows(train.select(simple), most, seed)
+    sample_size = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
+    sample = sample_rows(train.select(simple), sample_size, seed)
     columns = []
     for name, role in column_roles(spec, train.column_names).items():
-        column = _column(train, sample, name, role, missing)
+        column = _summarize_column(train, sample, name, role, missing)
         columns.append(replace(column, parsed=name in spec.parse and role != "dropped"))
     class_rows: dict[str, int] = {}
     if classes is not None:
@@ -77,7 +77,7 @@ def summarize(
         class_rows = {_short(value): rows_by_class.get(value, 0) for value in classes}
     return DataSummary(
         rows=dict(rows or {key: part.num_rows for key, part in parts.items()}),
-        sampled=min(train.num_rows, most),
+        sampled=min(train.num_rows, sample_size),
         columns=tuple(columns),
         label=class_rows,
         findings=find_all(spec, parts, sample, columns, classes, seed, whole=rows is None),
@@ -92,7 +92,7 @@ def column_roles(spec: DataSpec, names: Sequence[str]) -> dict[str, str]:
     return {name: roles.get(name, "feature") for name in names}
 
 
-def _column(
+def _summarize_column(
     train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None
 ) -> ColumnSummary:
     """Summarise a column; see `summarize` for `missing`."""
