@@ -35,7 +35,11 @@ def session(**objectives: str) -> TrialSession:
         goals=objectives,
     )
     assignment = SimpleNamespace(
-        trial=SimpleNamespace(id="0000"), ranks=Ranks(), folder="", checkpoint=None, asks=False
+        trial=SimpleNamespace(id="0000"),
+        ranks=Ranks(),
+        folder="",
+        checkpoint=None,
+        may_change_size=False,
     )
     data = SimpleNamespace(shards={}, opened={})
     return TrialSession(None, job, assignment, data)  # type: ignore[arg-type]
