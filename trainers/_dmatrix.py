@@ -126,9 +126,10 @@ def equal_weights(matrix: xgb.DMatrix) -> Iterator[None]:
 
 
 def remove_names(matrix: xgb.DMatrix) -> tuple[xgb.DMatrix, MatrixColumns]:
-    """Remove the column names of a matrix. Return the matrix and its previous names and types.
+    """Remove the column names of a matrix, which is changed in place.
 
-    If a matrix has names, XGBoost's Python binding compares all names in every round.
+    If a matrix has names, XGBoost's Python binding compares all names in every round. Return the
+    same matrix, and its previous names and types.
     """
     columns = MatrixColumns(matrix.feature_names, matrix.feature_types)
     set_columns(matrix, columns.for_training())

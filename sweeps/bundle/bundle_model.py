@@ -133,7 +133,7 @@ class Bundle:
         column of a 2-D array.
 
         Args:
-            rows: N raw rows. The columns are matched by name, so their order does not matter.
+            rows: n raw rows. The columns are matched by name, so their order does not matter.
                 Columns that are not features are ignored.
 
         Returns:
@@ -155,7 +155,7 @@ class Bundle:
         """Apply the fitted preprocessor to raw rows. The result is what the model gets.
 
         Args:
-            rows: N raw rows, in the format that `predict` takes.
+            rows: n raw rows, in the format that `predict` takes.
 
         Returns:
             n rows with the index of `rows`. The columns are the preprocessed features, in the order
@@ -182,7 +182,7 @@ class Bundle:
         The output is not translated to the original classes.
 
         Args:
-            rows: N raw rows, in the format that `predict` takes.
+            rows: n raw rows, in the format that `predict` takes.
 
         Returns:
             An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an
@@ -269,6 +269,7 @@ class Bundle:
             return self._average(converted) if len(converted) == len(outputs) else None
         kinds = {c.name: c.type for c in self.manifest.columns}
         fitted = self._fitted
+        # Without steps, `predict` keeps the integers of the rows, but the arrays below have floats.
         if not count or fitted is None or not fitted.fitted_steps:
             return None
         if not all(_needs_no_conversion(c, kinds[c.name]) for c in fitted.inputs):

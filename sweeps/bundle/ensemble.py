@@ -55,7 +55,7 @@ def require_supported(space: Space) -> None:
             "needs the key `load` of the trainer, a function that loads a model from a "
             "checkpoint; add it, and run the sweep again"
         )
-    elif not space.data.given or not space.data.labels:
+    elif not space.data.is_named or not space.data.labels:
         text = (
             "needs the labelled rows of valid, which sweeps knows only if the space file has the "
             "section `data` with a `label`"
@@ -154,9 +154,9 @@ class EnsembleExport:
             "rounds": rounds,
             "values": chosen.rounds,
             "rows": len(labels),
-            "candidates": {model.trial: model.step for model in candidates},
+            "candidates": {model.trial_id: model.step for model in candidates},
             "single": {
-                "trial": single.trial,
+                "trial": single.trial_id,
                 "value": valid_scores[single],
                 "test": test_scores.get(single),
             },
@@ -189,7 +189,7 @@ class EnsembleExport:
         for model in candidates:
             trial = self.trial(model)
             if self.variants.source_index(trial.data) != source:
-                self.problems[model.trial] = "its trial read another source of data"
+                self.problems[model.trial_id] = "its trial read another source of data"
                 continue
             key = data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor)
             groups.setdefault(key, []).append(model)
@@ -203,13 +203,13 @@ class EnsembleExport:
                 raise
             except Exception as e:  # a user's step may raise anything
                 reason = f"its preprocessor failed: {type(e).__name__}: {e}"
-                self.problems.update({model.trial: reason for model in group})
+                self.problems.update({model.trial_id: reason for model in group})
                 continue
             for model in group:
                 try:
                     yield model, self._predict(model, rows, info)
                 except BundleError as e:
-                    self.problems[model.trial] = str(e)
+                    self.problems[model.trial_id] = str(e)
 
     def _predict(self, model: SavedModel, rows: pd.DataFrame, info: DatasetInfo) -> np.ndarray:
         """Predict prepared rows.
@@ -297,7 +297,7 @@ class EnsembleExport:
             facts |= {"value": values[model], "test": tests.get(model)}
             facts |= {"best_step": model.step, "seed": self.trial(model).seed}
             training = to_json_value(facts)
-            members.append(Member(trial=model.trial, weight=weight, training=training))
+            members.append(Member(trial=model.trial_id, weight=weight, training=training))
         return members
 
     def _write(
@@ -325,7 +325,7 @@ class EnsembleExport:
         first = infos[0]
         with contextlib.ExitStack() as stack:
             trained = {
-                model.trial: write.TrainedModel(
+                model.trial_id: write.TrainedModel(
                     stack.enter_context(self.models.local_folder(model.source)),
                     self.models.chain(self.trial(model)),
                 )

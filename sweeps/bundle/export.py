@@ -46,6 +46,7 @@ class Exported:
         checkpoint: Folder of the copied checkpoint if the trainer has no `load`; otherwise None.
         notes: Notes for the user.
         error: The error that prevented a bundle, or None.
+        why_no_model: The reason if the trial has no model that can be exported; otherwise "".
     """
 
     best: Facts
@@ -53,6 +54,7 @@ class Exported:
     checkpoint: Path | None = None
     notes: tuple[str, ...] = ()
     error: SweepsError | None = None
+    why_no_model: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def export_trial(
     else:
         model = saved_model(store, number, latest)
         if model is None:
-            return Exported(best, notes=(why_not_saved(store, number, latest),))
+            reason = why_not_saved(store, number, latest)
+            return Exported(best, notes=(reason,), why_no_model=reason)
         exported = Exported(best, notes=_step_notes(store, model, latest))
     if models.space.trainer.load is None:
         with local_checkpoint(model.source) as source:
@@ -129,9 +132,9 @@ def export_trial(
     except Exception as e:
         if disk_error(e) is not None:
             raise
-        log.error("the export of trial %s failed", model.trial, exc_info=e)
+        log.error("the export of trial %s failed", model.trial_id, exc_info=e)
         if not isinstance(e, BundleError):
-            e = BundleError(f"trial {model.trial} cannot be exported: {type(e).__name__}: {e}")
+            e = BundleError(f"trial {model.trial_id} cannot be exported: {type(e).__name__}: {e}")
         return replace(exported, error=e)
 
 
@@ -174,7 +177,7 @@ def _export_bundle(
     fitted = None
     with models.local_folder(model.source) as source:
         info = models.prepared.load_info(trial.data)
-        if models.space.data.given:
+        if models.space.data.is_named:
             fitted = _load_chain(models, trial, refitted)
             best["test"], note = _score_on_test(models, trial, source, refitted=refitted)
             notes = (*notes, note) if note else notes

@@ -30,7 +30,7 @@ class SavedModel:
     step: int
 
     @property
-    def trial(self) -> str:
+    def trial_id(self) -> str:
         """Id of the trial."""
         return format_trial_id(self.number)
 
@@ -64,7 +64,7 @@ def why_not_saved(study_store: StudyStore, number: int, latest: bool) -> str:
         return f"{cannot} its {deleted} was deleted"
     others = [model for n in study_store.states if (model := saved_model(study_store, n, latest))]
     if others:
-        listed = join_first([model.trial for model in others], 8)
+        listed = join_first([model.trial_id for model in others], 8)
         return f"{cannot} it reported no checkpoint; trials with a checkpoint: {listed}"
     next_step = how_to_get_a_bundle(study_store.space.trainer)
     return f"{cannot} it reported no checkpoint" + (f"; {next_step}" if next_step else "")

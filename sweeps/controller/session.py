@@ -247,7 +247,7 @@ class SweepSession:
         """
         from sweeps.data import data_actor
 
-        if self.space.data.given:
+        if self.space.data.is_named:
             self.dataset = data_actor.load(self._data_actor, self.space, self.fingerprint)
         else:
             self.dataset = self._without_data()
@@ -299,7 +299,7 @@ class SweepSession:
         labels = Labels(self.dataset.label, self.dataset.task, self.dataset.classes)
         reload = (
             LoadRequest.of_space(self.space, self.dataset.fingerprint)
-            if self.space.data.given
+            if self.space.data.is_named
             else None
         )
         self.pool.configure.remote(self._data_actor, labels, reload)

@@ -198,8 +198,8 @@ class Trial:
         shape: Number, resources and backend of the workers.
         seed: Seed of the random number generators, which is set in every worker before the loop
             starts.
-        labels: Value of each active dimension, by the dimension's name. The values are short, for
-            display and for MLflow.
+        labels: Value of each active dimension, by the dimension's name, such as `params.eta`. These
+            are no labels of rows. The values are short, for display and for MLflow.
         data: The trial's values of those keys of the section `data` that the sweep samples (see
             `sweeps.space.Space.variant`); {} for none.
         repeat_of: Number of the first trial of this configuration, if this trial repeats the

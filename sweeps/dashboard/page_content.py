@@ -83,14 +83,14 @@ class TrialTable:
     total: int = 0
 
     @property
-    def first(self) -> int:
+    def rows_before(self) -> int:
         """Number of trials on earlier pages."""
         return self.page * ROWS
 
     @property
     def is_last(self) -> bool:
         """True if no page follows."""
-        return self.first + ROWS >= self.count
+        return self.rows_before + ROWS >= self.count
 
 
 def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from .columns.missing import Markers
 
+# Name of the file with the fields of a `DatasetInfo`
 INFO_FILE = "facts.json"
 # Ray Data's types of tensor columns. Reading a column of another extension type may unpickle data.
 TENSOR_TYPES = (

@@ -167,8 +167,8 @@ class Data:
             rank, or a single one for all ranks.
         check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the
             space names no data.
-        whole: True if `train` is a single dataset with all rows, from which each rank takes its
-            part.
+        cut_by_ranks: True if `train` is a single dataset with all rows, from which each rank takes
+            its rows.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
         parts: If the scheduler counts rows, the data of each step below `max_t`, whose `train` has
             a part of the rows. Otherwise {}.
@@ -181,7 +181,7 @@ class Data:
 
     shards: Shards
     check: Any
-    whole: bool = False
+    cut_by_ranks: bool = False
     folds: tuple[Data, ...] = ()
     weight: str | None = None
     stream: bool = False

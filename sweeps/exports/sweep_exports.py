@@ -187,7 +187,7 @@ class _Export:
             storage.check_trial_count(folder)
             raise InputError(str(folder), "is not a sweep's folder, because it has no study")
         space, roots = saved_space(folder)
-        if refit and not space.data.given:
+        if refit and not space.data.is_named:
             raise InputError(
                 "--refit",
                 "trains on the rows of train and valid, which sweeps knows only if the space file "
@@ -197,6 +197,7 @@ class _Export:
             raise InputError(
                 "--latest", "does not work with a cross-validation, whose checkpoints hold no model"
             )
+        # The winner is trained again after a cross-validation, and with `bundle.train_on: all`.
         refit = refit or (space.trains_winner and not latest)
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_other_entries(folder)
@@ -252,41 +253,45 @@ class _Export:
     def _holds_model(self, target: Path, number: int) -> bool:
         """Return whether a folder holds a bundle of the model that `export` would write."""
         store = self.models.study_store
-        result = store.results()[number]
-        step = result.best_step
-        value_step = step  # the step of the search whose value the bundle records
-        if self.refit:
-            step = trial_refit.steps_to_train(store, number)
-            # Otherwise, the value of a trial is the one at its last step, also after a refit.
-            if not store.objectives.last_step_counts:
-                value_step = step
-        else:
-            checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
-            if checkpoint is not None:
-                step = checkpoint.best_step
-                value_step = step
+        step, value_step = self._model_steps(number)
         value = None
         if value_step is not None:
             value = describe_recorded(store, number, value_step)["value"]
         return holds_export(target, {"best_step": step, "value": to_json_value(value)})
 
+    def _model_steps(self, number: int) -> tuple[int | None, int | None]:
+        """Return the step of the model that `export` would write, and the step of its value.
+
+        The bundle records the value that the search had at this second step.
+        """
+        store = self.models.study_store
+        result = store.results()[number]
+        if self.refit:
+            trained = trial_refit.steps_to_train(store, number)
+            # The steps of the search may be folds or parts of the rows. The last one counts then.
+            last_counts = store.objectives.last_step_counts
+            return trained, result.best_step if last_counts else trained
+        checkpoint = store.states[number].checkpoint if self.latest else result.checkpoint
+        step = result.best_step if checkpoint is None else checkpoint.best_step
+        return step, step
+
     def write_ensemble(self, rounds: int, output: Path | None, reuse: bool) -> ExportResult:
         """Export an ensemble; see `export`."""
-        fingerprint = self.models.study_store.data
-        space = ingest.resolve(self.space, fingerprint)
+        data_fingerprint = self.models.study_store.data
+        space = ingest.resolve(self.space, data_fingerprint)
         ensemble_export.require_supported(space)
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
         models = replace(self.models, space=space)
         candidates = trial_choice.ensemble_candidates(models.study_store)
         if os.path.lexists(target):
-            steps = {model.trial: model.step for model in candidates}
+            steps = {model.trial_id: model.step for model in candidates}
             if reuse and holds_export(target, {"rounds": rounds, "candidates": steps}):
                 return ExportResult(target)
             raise _exists_error(target)
         with self._work_folder(target) as work:
-            variants = read_splits(self.folder, space, self.roots, fingerprint)
-            export = ensemble_export.EnsembleExport(models, variants)
-            notes = export.export(candidates, rounds, work)
+            variants = read_splits(self.folder, space, self.roots, data_fingerprint)
+            ensemble = ensemble_export.EnsembleExport(models, variants)
+            notes = ensemble.export(candidates, rounds, work)
             (work / "bundle").rename(target)
         return ExportResult(target, notes)
 
@@ -312,7 +317,7 @@ class _Export:
                 raise exported.error
             folder = exported.bundle or exported.checkpoint
             if folder is None:
-                raise InputError(place, exported.notes[-1])
+                raise InputError(place, exported.why_no_model)
             folder.rename(target)
         return ExportResult(target, (*exported.notes, *_refit_notes(exported.best)))
 

@@ -211,6 +211,6 @@ def plan(
         variants=count_variants(space),
         fits=count_fits(space, counts),
         steps=count_steps(scheduler, trials, min(concurrency, fitting), repeats),
-        ingest=choose_ingest(space) if space.data.given else None,
+        ingest=choose_ingest(space) if space.data.is_named else None,
         earlier=earlier,
     )

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +123,9 @@ def run(
     # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     began = round(time.time(), 3)
     tables = {} if data is None else named_tables(data)
-    request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
-    if request is not None:
-        space, tables_of_space = table_space(space, request)
+    table_request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
+    if table_request is not None:
+        space, tables_of_space = table_space(space, table_request)
         tables |= tables_of_space
     space = load(space, overrides, tables=tables)
     store_root = check_address(str(dir), "--dir") if is_address(dir) else None
@@ -141,21 +141,17 @@ def run(
             save_tables(space.tables, SweepFolder(folder).tables)
             space = with_saved_tables(space, folder)
             check_data(space, math.inf)
-        options: dict[str, str | int | list[str] | None] = {}
-        if store_root is not None:
-            options["store"] = stored_sweeps.new_store(store_root, folder)
-        if earlier:
-            from sweeps.search.earlier_trials import save as save_earlier_trials
-
-            save_earlier_trials(folder, earlier)
-            options["learned_from"] = [str(sweep) for sweep in earlier]
-        if storage is not None:
-            options |= storages.new_settings(storage, folder.name)
-            storages.connect(storage)  # An unreachable database is reported before Ray starts.
-        options["address"] = address
-        options["tracking_uri"] = None if uri is None else without_password(uri)
-        save_space(folder, space, began, **options, cpus=cpus, gpus=gpus)
-        if request is not None:
+        save_space(
+            folder,
+            space,
+            began,
+            **_prepare_storage(folder, earlier, store_root, storage),
+            address=address,
+            tracking_uri=None if uri is None else without_password(uri),
+            cpus=cpus,
+            gpus=gpus,
+        )
+        if table_request is not None:
             file = relative_path(SweepFolder(folder).space)
             notes += _show_notes((f"the space file is {file}",), on_progress)
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as share:
@@ -186,14 +182,16 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
     try:
         yield folder
     except (InputError, OSError) as e:
-        has_started = SweepFolder(folder).origin.exists()
-        if isinstance(e, OSError) and has_started:
+        # With `origin.json`, the sweep can be resumed after an error of the disk. An `InputError`
+        # refuses the sweep before its first trial, perhaps when Ray starts, after `origin.json`.
+        if isinstance(e, OSError) and SweepFolder(folder).origin.exists():
             raise
         if (store := recorded_store(folder)) is not None:
             stored_sweeps.delete_store(store)
         shutil.rmtree(folder, ignore_errors=True)
-        names = [path.name for path in root.glob("*")]
-        if is_new_root and all(name.startswith(("mlflow.db", "mlartifacts")) for name in names):
+        if is_new_root and all(
+            path.name.startswith(("mlflow.db", "mlartifacts")) for path in root.glob("*")
+        ):
             shutil.rmtree(root, ignore_errors=True)
         if isinstance(e, InputError):
             raise
@@ -201,6 +199,34 @@ def _new_folder(root: Path, name: str, began: float) -> Iterator[Path]:
             "--dir",
             f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
         ) from e
+
+
+def _prepare_storage(
+    folder: Path, earlier: Sequence[EarlierSweep], store_root: str | None, storage: str | None
+) -> dict[str, str | list[str]]:
+    """Prepare the store and the database of a new sweep, and save the trials of earlier sweeps.
+
+    Args:
+        folder: The sweep's folder.
+        earlier: The sweeps from which this one learns.
+        store_root: Address of the folder in a store that has all sweeps; None without a store.
+        storage: See `run`.
+
+    Returns:
+        The keys of `origin.json` that name the store, the earlier sweeps and the database.
+    """
+    keys: dict[str, str | list[str]] = {}
+    if store_root is not None:
+        keys["store"] = stored_sweeps.new_store(store_root, folder)
+    if earlier:
+        from sweeps.search.earlier_trials import save as save_earlier_trials
+
+        save_earlier_trials(folder, earlier)
+        keys["learned_from"] = [str(sweep) for sweep in earlier]
+    if storage is not None:
+        keys |= storages.new_settings(storage, folder.name)
+        storages.connect(storage)  # An unreachable database is reported before Ray starts.
+    return keys
 
 
 def _end_of(minutes: float | None) -> float | None:
@@ -359,13 +385,14 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     """Check the folder of a sweep that is resumed. Return the content of its `origin.json`."""
     origin = read_origin(folder)
     refuse_invalid_result(folder)
-    if storage is not None and storages.remember(storage) != origin.get("storage"):
-        place = origin.get("storage") or "the sweep's folder"
-        raise InputError(
-            "--storage",
-            f"the study of this sweep is in {place}, not in {without_password(storage)}; leave "
-            "the option out",
-        )
+    if storage is not None:
+        public_url = storages.remember_secrets(storage)
+        if public_url != origin.get("storage"):
+            place = origin.get("storage") or "the sweep's folder"
+            raise InputError(
+                "--storage",
+                f"the study of this sweep is in {place}, not in {public_url}; leave the option out",
+            )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
     return origin

@@ -22,7 +22,7 @@ from sweeps.space.python.saved_space import recorded_space
 from sweeps.space.sections.search_models import Repeats
 from sweeps.stored.stored_sweeps import open_copy
 from sweeps.study import record_reader
-from sweeps.study.event_records import state_of
+from sweeps.study.event_records import OBJECTIVES_ATTRIBUTE, state_of
 from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
 
@@ -78,12 +78,12 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
 def _read(folder: Path, space: Space) -> EarlierSweep:
     """Read the sweep in a folder. The place of a problem is "" or a file of the sweep."""
     study = record_reader.copy_study(folder)
-    if study is None or "judged" not in study.user_attrs:
+    if study is None or OBJECTIVES_ATTRIBUTE not in study.user_attrs:
         raise InputError(
             "",
             f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out",
         )
-    objectives = Objectives.from_json(study.user_attrs["judged"])
+    objectives = Objectives.from_json(study.user_attrs[OBJECTIVES_ATTRIBUTE])
     repeats = Repeats(**study.user_attrs.get("repeats", {}))
     _check_objectives(folder.name, objectives.objectives, space.objectives)
     earlier = recorded_space(folder)

@@ -331,7 +331,7 @@ class SweepRun:
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""
         resumed = self._search_loop is not None
-        if self.space.data.given:
+        if self.space.data.is_named:
             self._publish_stage("reading the data")
         info = session.load_data()
         if not resumed and info.summary is not None:

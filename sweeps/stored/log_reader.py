@@ -36,43 +36,44 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     logs = SweepFolder(folder).logs(trial.id)
     offsets: dict[Path, int] = {}
     while True:
-        ended = (
+        # Without `follow`, the log of a running trial is read once, and may be incomplete.
+        is_last_pass = (
             not follow
             or not is_driven(folder)
             or trial_of(record_reader.read(folder), trial.id).has_ended
         )
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
-        if ended and not files:
+        if is_last_pass and not files:
             text = "the trial has no log: it has not started, or the log was deleted or replaced"
             raise InputError(trial.id, text)
-        if ended and not selected:
+        if is_last_pass and not selected:
             raise InputError("--rank", f"no rank {rank}; the ranks are 0 to {len(files) - 1}")
         for file in selected:
             prefix = f"{file.stem} | " if len(selected) > 1 else ""
-            for line in _new_lines(file, offsets, ended):
+            for line in _new_lines(file, offsets, is_last_pass):
                 yield prefix + line
-        if ended:
+        if is_last_pass:
             return
         time.sleep(POLL_INTERVAL)
 
 
-def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
+def _new_lines(file: Path, offsets: dict[Path, int], is_last_pass: bool) -> list[str]:
     """Return the lines that were added to a log since the last call.
 
     Args:
         file: The log.
         offsets: Number of bytes of each log that earlier calls have read. This function updates the
             numbers.
-        ended: True if the log is complete. If False, an unfinished last line is left for the next
-            call.
+        is_last_pass: True if no call follows. If False, an unfinished last line is left for the
+            next call.
     """
     with open(file, "rb", opener=open_regular) as opened:
         size = opened.seek(0, os.SEEK_END)
         # A log that grows too large is cut, so it may be shorter now.
         start = opened.seek(min(offsets.get(file, 0), size))
         added = opened.read()
-    complete = len(added) if ended else added.rfind(b"\n") + 1
+    complete = len(added) if is_last_pass else added.rfind(b"\n") + 1
     offsets[file] = start + complete
     return added[:complete].decode(errors="replace").splitlines()
 

@@ -50,6 +50,8 @@ ENQUEUED = "enqueued"
 PAUSED = "paused"
 # Attribute of the study: True while `sweeps pause` keeps the sweep from starting trials.
 SWEEP_PAUSED = "paused"
+# Attribute of the study: the objectives and the constraints of the sweep.
+OBJECTIVES_ATTRIBUTE = "judged"
 
 
 class Fault(ValueError):

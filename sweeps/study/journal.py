@@ -97,7 +97,7 @@ class JournalReader(JournalFileBackend):
                 if number <= log_number_from:
                     continue
                 self.line = number
-                if rules is not None and (problem := rules.fault(record)) is not None:
+                if rules is not None and (problem := rules.apply(record)) is not None:
                     raise damaged(self.path, number, problem)
                 self.trials += record["op_code"] == JournalOperation.CREATE_TRIAL
                 yield record

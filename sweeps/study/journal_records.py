@@ -24,7 +24,7 @@ from pydantic_core import from_json
 
 from sweeps.core.json_values import Numbers, Text, is_number
 
-from .event_records import EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
+from .event_records import EVENTS_PREFIX, OBJECTIVES_ATTRIBUTE, PAUSED, SWEEP_PAUSED
 
 # Optuna's numbers for the states of a trial: 0 to 4
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = (state.value for state in TrialState)
@@ -77,7 +77,7 @@ class RepeatsAttribute(JsonObject, extra="forbid"):
 
 
 STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
-    "judged": TypeAdapter(ObjectivesAttribute),
+    OBJECTIVES_ATTRIBUTE: TypeAdapter(ObjectivesAttribute),
     "repeats": TypeAdapter(RepeatsAttribute),
     "stops": TypeAdapter(Annotated[bool, Strict()]),
     "data": TypeAdapter(Text | None),

@@ -7,7 +7,7 @@ CREATE_TRIAL records. A resumed sweep samples it again.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 
 from .distributions import distribution_of
-from .event_records import EVENTS_PREFIX, REPEAT_OF
+from .event_records import EVENTS_PREFIX, OBJECTIVES_ATTRIBUTE, REPEAT_OF
 from .journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
 from .journal_rules import Rules
 from .objectives import Objectives
@@ -61,21 +61,13 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
     # If the records about the study lack its objectives, new ones from the space precede them.
     for header in (study_records, [*_study_records(study_records, space), *study_records]):
         rules = Rules(dimensions)
-        rebuilt = [record for record in header if rules.fault(record) is None]
+        rebuilt = [record for record in header if rules.apply(record) is None]
         if rules.has_objectives:
             break
     lost: set[int] = set()
     for number in range(max(created, default=-1) + 1):
-        own = sorted(records_of[number], key=_creates, reverse=True)
-        whole = _whole_part(rules, own)
-        # From the best to the worst: all records of the trial, those that belong to it, the record
-        # of its creation, and that of a trial that has not started
-        candidates = [own, whole, own[:1], [_placeholder(number)]]
-        accepted = _first_accepted(rules, space, candidates, lost)
-        trial = rules.trials[number]
-        if accepted not in (own, whole) or (trial.state == RUNNING and not trial.started):
-            lost.add(number)
-        rebuilt += accepted
+        own = sorted(records_of[number], key=_creates, reverse=True)  # the creation comes first
+        rebuilt += _rebuild_trial(rules, space, own, lost)
     started = [(number, trial) for number, trial in enumerate(rules.trials) if trial.started]
     return RebuiltJournal(
         b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in rebuilt),
@@ -83,6 +75,36 @@ def rebuild(data: bytes, space: Space) -> RebuiltJournal:
         unfinished=_ids(number for number, trial in started if not trial.has_ended),
         lost=_ids(lost),
     )
+
+
+def _rebuild_trial(
+    rules: Rules, space: Space, own: list[Record], lost: set[int]
+) -> Sequence[Record]:
+    """Return the records of the next trial, and add them to the rules.
+
+    Args:
+        rules: The rules after all trials before this one.
+        space: The search space.
+        own: All records with the trial's number, its creation first.
+        lost: Numbers of the lost trials so far. This function adds the number of this trial if the
+            trial lost records or repeats a lost trial.
+    """
+    number = len(rules.trials)
+    whole = _whole_part(rules, own)
+    # From the best to the worst: all records of the trial, those that belong to it, the record of
+    # its creation, and that of a trial that has not started
+    for records in (own, whole, own[:1], [_placeholder(number)]):
+        if not records or records[0].get("user_attrs", {}).get(REPEAT_OF) in lost:
+            continue
+        are_valid = all(rules.apply(record) is None for record in records)
+        if are_valid and _has_its_parameters(space, number, records):
+            trial = rules.trials[number]
+            # A running trial without events has lost the event of its start.
+            if records not in (own, whole) or (trial.state == RUNNING and not trial.started):
+                lost.add(number)
+            return records
+        del rules.trials[number:]
+    raise AssertionError(f"trial {number} has no placeholder")
 
 
 def _whole_part(rules: Rules, own: Sequence[Record]) -> list[Record]:
@@ -96,7 +118,7 @@ def _whole_part(rules: Rules, own: Sequence[Record]) -> list[Record]:
         own: All records with the trial's number, its creation first.
     """
     number = len(rules.trials)
-    valid = [record for record in own if rules.fault(record) is None]
+    valid = [record for record in own if rules.apply(record) is None]
     has_ended = number < len(rules.trials) and rules.trials[number].has_ended
     del rules.trials[number:]
     return valid if has_ended else []
@@ -104,12 +126,11 @@ def _whole_part(rules: Rules, own: Sequence[Record]) -> list[Record]:
 
 def _has_its_parameters(space: Space, number: int, records: Sequence[Record]) -> bool:
     """Return whether the start of a trial has the parameters that belong to its keys."""
-    attributes = [record.get("user_attr", {}) for record in records]
     name = f"{EVENTS_PREFIX}0"
-    first_batch = next((attribute[name] for attribute in attributes if name in attribute), None)
-    if first_batch is None:
+    attributes = [record["user_attr"] for record in records if name in record.get("user_attr", {})]
+    if not attributes:
         return True
-    start = first_batch["events"][0]
+    start = attributes[0][name]["events"][0]
     try:
         trial = build_trial(space, number, lambda dimension: start["keys"][dimension.name])
     except (KeyError, TypeError, ValueError):
@@ -117,30 +138,6 @@ def _has_its_parameters(space: Space, number: int, records: Sequence[Record]) ->
     expected = {"params": trial.params, "labels": trial.labels, "data": trial.data}
     recorded = start["trial"]
     return all(recorded.get(field, {}) == to_json_value(value) for field, value in expected.items())
-
-
-def _first_accepted(
-    rules: Rules, space: Space, candidates: Sequence[list[Record]], lost: Collection[int]
-) -> list[Record]:
-    """Return the first list of records that can be the next trial, and add it to the rules.
-
-    A trial that repeats a lost trial is lost, too.
-
-    Args:
-        rules: The rules after all trials before this one.
-        space: The search space.
-        candidates: Lists of records; the last one can always be a trial.
-        lost: Numbers of the lost trials so far.
-    """
-    number = len(rules.trials)
-    for records in candidates:
-        if not records or records[0].get("user_attrs", {}).get(REPEAT_OF) in lost:
-            continue
-        are_valid = all(rules.fault(record) is None for record in records)
-        if are_valid and _has_its_parameters(space, number, records):
-            return records
-        del rules.trials[number:]
-    raise AssertionError(f"trial {number} has no placeholder")
 
 
 def _creates(record: Record) -> bool:
@@ -177,7 +174,7 @@ def _study_records(study: Sequence[Record], space: Space) -> list[Record]:
             "op_code": int(Op.SET_STUDY_USER_ATTR),
             "worker_id": WORKER,
             "study_id": 0,
-            "user_attr": {"judged": objectives},
+            "user_attr": {OBJECTIVES_ATTRIBUTE: objectives},
         },
     ]
 

@@ -23,7 +23,14 @@ from pydantic import ValidationError
 from sweeps.core.trial import Trial, format_trial_id
 
 from . import journal_records as records
-from .event_records import EVENTS_PREFIX, REPEAT_OF, Fault, describe_error, read_batch
+from .event_records import (
+    EVENTS_PREFIX,
+    OBJECTIVES_ATTRIBUTE,
+    REPEAT_OF,
+    Fault,
+    describe_error,
+    read_batch,
+)
 from .events import TrialEnded, TrialEvent, TrialStarted
 from .journal_records import COMPLETE, NOTHING, RUNNING, WAITING
 
@@ -78,7 +85,7 @@ class Rules:
         self._distributions: dict[str, BaseDistribution] = {}  # by JSON text
         self._dimensions = dict(dimensions or {})
 
-    def fault(self, record: Any) -> str | None:
+    def apply(self, record: Any) -> str | None:
         """Validate the next record, and update `trials` if the record is valid.
 
         Args:
@@ -121,7 +128,7 @@ class Rules:
     def _set_study_attribute(self, name: str, value: Any) -> None:
         if name in records.STUDY_ATTRIBUTES:
             value = records.STUDY_ATTRIBUTES[name].validate_python(value)
-        if name == "judged":
+        if name == OBJECTIVES_ATTRIBUTE:
             if len(value.objectives) != self._value_count:
                 raise Fault(
                     f"has {len(value.objectives)} objectives, but the study has {self._value_count}"

@@ -14,6 +14,7 @@ from sweeps.space.sections.search_models import Repeats
 from . import storage, transitions
 from .event_records import (
     ENQUEUED,
+    OBJECTIVES_ATTRIBUTE,
     PAUSED,
     REPEAT_OF,
     SWEEP_PAUSED,
@@ -318,5 +319,5 @@ def _study(folder: Path) -> Any:
 
 def _objectives(study: Any) -> Objectives | None:
     """Return the objectives in a study; None if the driver has not recorded them yet."""
-    content = study.user_attrs.get("judged")
+    content = study.user_attrs.get(OBJECTIVES_ATTRIBUTE)
     return None if content is None else Objectives.from_json(content)

@@ -92,10 +92,10 @@ def new_settings(url: str, sweep: str) -> dict[str, str]:
             is not installed.
     """
     check(url)
-    return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
+    return {"storage": remember_secrets(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
 
 
-def remember(url: str) -> str:
+def remember_secrets(url: str) -> str:
     """Store a URL with its secrets in the memory of this process.
 
     Args:

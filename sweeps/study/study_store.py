@@ -31,7 +31,7 @@ from sweeps.space.sections.search_models import InitialPoint
 from . import event_records, ranking, record_reader, storage, trial_building
 from .distributions import distribution_of
 from .ending import ending
-from .event_records import ENQUEUED, EVENTS_PREFIX, PAUSED, SWEEP_PAUSED
+from .event_records import ENQUEUED, EVENTS_PREFIX, OBJECTIVES_ATTRIBUTE, PAUSED, SWEEP_PAUSED
 from .events import TrialEvent, TrialStarted
 from .objectives import Objectives
 from .repeats import Configurations
@@ -87,7 +87,7 @@ class StudyStore:
                 directions=[objective.goal for objective in space.objectives],
                 load_if_exists=True,
             )
-            self.study.set_user_attr("judged", self.objectives.to_json())
+            self.study.set_user_attr(OBJECTIVES_ATTRIBUTE, self.objectives.to_json())
             self.study.set_user_attr("repeats", dataclasses.asdict(space.repeats))
         self.clock: Callable[[], float] = lambda: self.spent
         self.spent = 0.0

@@ -95,10 +95,10 @@ def data_differ(a: ComparedSweep, b: ComparedSweep) -> bool:
         return False
     if a.space is None or b.space is None:
         return a.record.data != b.record.data
-    if a.space.data.given != b.space.data.given or a.space.data.folds != b.space.data.folds:
+    if a.space.data.is_named != b.space.data.is_named or a.space.data.folds != b.space.data.folds:
         return True
     # Without data, the record has a hash of the loop's code.
-    if not a.space.data.given or a.record.data == b.record.data:
+    if not a.space.data.is_named or a.record.data == b.record.data:
         return False
     keys = _data_keys(a, b)
     return not keys or not keys <= {*SAME_VALID_ROWS}

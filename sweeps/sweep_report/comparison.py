@@ -257,7 +257,7 @@ def _notes(
             "a sweep with several objectives has a Pareto front, and neither a single best trial "
             "nor a regret"
         )
-    if any(s.space is not None and not s.space.data.given for s in sweeps):
+    if any(s.space is not None and not s.space.data.is_named for s in sweeps):
         yield (
             "a training loop that reads its own data is not checked: the data of the sweeps may "
             "differ"

@@ -41,11 +41,11 @@ def format_results(
 ) -> str:
     """Return the first part of the report as Markdown: everything about the trials.
 
-    `report` describes the arguments.
+    `content.report` describes the arguments, except `data`, which has the values of the plots.
     """
     names = short_names([d.name for d in space.dimensions])
     parts = [
-        _head(record, space, result),
+        _head(record, names, result),
         _spent(result),
         _notes(result.notes),
         _best(record, result),
@@ -68,24 +68,27 @@ def format_appendix(space: Space, result: SweepResult, summary: DataSummary | No
     return f"{data}{_usage(result)}\n\n{_space(space)}"
 
 
-def _head(record: Record, space: Space, result: SweepResult) -> str:
-    """Return the title and the main result in a few lines, for readers who read no further."""
+def _head(record: Record, names: dict[str, str], result: SweepResult) -> str:
+    """Return the title and the main result in a few lines, for readers who read no further.
+
+    `names` has the short name of each dimension, by the dimension's name.
+    """
     best = result.best
     if result.front:
         return f"# {cell(result.sweep)}\n\n{_front(result.front)}"
     if best is None:
         return f"# {cell(result.sweep)}\n\n**No trial has a value.**"
     trial = _trial(record, best["trial"])
-    names = short_names([d.name for d in space.dimensions])
-    sentence = f"**{cell(record.metric)} {number(best['value'])}**"
+    sentence = f"**{cell(record.metric)} {value_cell(best['value'])}**"
     if best["test"] is not None:
-        sentence += f"; on the test rows **{number(best['test'])}**"
+        sentence += f"; on the test rows **{value_cell(best['test'])}**"
     sentence += f": trial {cell(best['trial'])}"
     values = []
-    for name, value in ({} if trial is None else trial.labels).items():
+    dimension_values = {} if trial is None else trial.labels
+    for name, value in dimension_values.items():
         if name in names:
-            label = "" if name == "preprocessor" else f"{cell(names[name])} "
-            values.append(label + number(value))
+            title = "" if name == "preprocessor" else f"{cell(names[name])} "
+            values.append(title + value_cell(value))
     if values:
         sentence += f" with {', '.join(values)}"
     refit = best.get("refit")
@@ -97,7 +100,7 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     """Return a sentence about the Pareto front, and a table of its trials and their values."""
     names = list(front[0]["values"])
     rows = [
-        [cell(trial["trial"]), *(number(trial["values"][name]) for name in names)]
+        [cell(trial["trial"]), *(value_cell(trial["values"][name]) for name in names)]
         for trial in front
     ]
     head = (
@@ -122,7 +125,7 @@ def _best(record: Record, result: SweepResult) -> str:
         if trial.result.state is State.PRUNED:
             step += f", at which the trial was stopped ({cell(trial.reason)})"
         rows.append(["best step", step])
-    rows += [[cell(name), number(value)] for name, value in short_rows(best)]
+    rows += [[cell(name), value_cell(value)] for name, value in short_rows(best)]
     return f"## Trial {cell(best['trial'])}\n\n" + table(["", ""], rows)
 
 
@@ -161,17 +164,16 @@ def _top(ranked: Sequence[TrialState], names: dict[str, str], metric: str, best:
         return ""
     columns = [name for name in names if any(name in t.labels for t in ranked)]
     shown = columns[:MAX_COLUMNS]
-    head = ["trial", metric, "state", "steps", "seconds", *(names[name] for name in shown)]
-    head = [cell(name) for name in head]
+    titles = ["trial", metric, "state", "steps", "seconds", *(names[name] for name in shown)]
     rows = []
     for t in ranked[:TOP]:
         r = t.result
-        facts = [t.id, number(r.value), r.state.name, str(r.steps), f"{r.seconds:.1f}"]
-        values = [number(t.labels[name]) if name in t.labels else "" for name in shown]
+        facts = [t.id, value_cell(r.value), r.state.name, str(r.steps), f"{r.seconds:.1f}"]
+        values = [value_cell(t.labels[name]) if name in t.labels else "" for name in shown]
         rows.append([*facts, *values])
     is_cut = len(ranked) > len(rows)
     title = f"The best {len(rows)} of {len(ranked)} trials" if is_cut else "Trials"
-    parts = [f"## {title}", table(head, rows)]
+    parts = [f"## {title}", table([cell(title) for title in titles], rows)]
     if len(columns) > len(shown):
         parts.append(f"{len(columns) - len(shown)} more dimensions are not shown.")
     if best is not None and ranked[0].id != best:
@@ -191,9 +193,11 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
             f"{cell(trial)} (weight {weight})" for trial, weight in ensemble.members.items()
         )
         name = cell(Path(ensemble.path).name)
-        rows.append([name, number(ensemble.value), number(ensemble.test), members])
+        rows.append([name, value_cell(ensemble.value), value_cell(ensemble.test), members])
         single = f"the best single model, trial {cell(ensemble.single)}"
-        rows.append([single, number(ensemble.single_value), number(ensemble.single_test), ""])
+        rows.append(
+            [single, value_cell(ensemble.single_value), value_cell(ensemble.single_test), ""]
+        )
     head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]
     return (
         f"## Ensembles\n\n{table(head, rows)}\n\nThe members were chosen on the rows of valid, so "
@@ -288,7 +292,7 @@ def last_line(error: str | None) -> str:
     return lines[-1][:300] if lines else "no error was recorded"
 
 
-def number(value: Any) -> str:
+def value_cell(value: Any) -> str:
     """Format a value for Markdown. A finite float is rounded to six significant digits."""
     return cell(value_text(value))
 

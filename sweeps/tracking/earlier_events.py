@@ -30,7 +30,7 @@ class TrialHistory:
             skip: Numbers of the trials to leave out.
         """
         if self.url is not None:
-            storage.remember(self.url)
+            storage.remember_secrets(self.url)
         for event in record_reader.events_of(self.folder, skip):
             if concerns_trackers(event):
                 yield rename_metrics(event)

@@ -162,7 +162,7 @@ def test_a_study_is_reopened_by_a_url_without_its_secrets(
 ) -> None:
     monkeypatch.setattr(storage, "_full_urls", {})
     url = "postgresql://me:a%40b@host/db?options=-c%20hunter2&sslmode=require"
-    bare = storage.remember(url)
+    bare = storage.remember_secrets(url)
     assert bare == "postgresql://me@host/db?sslmode=require"
     origin = {"format": FORMAT, "storage": bare, "study": "s-1"}
     (tmp_path / "origin.json").write_text(json.dumps(origin))

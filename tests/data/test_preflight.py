@@ -89,6 +89,12 @@ def test_variants_agree_on_the_label(space: Any, tmp_path: Path) -> None:
     ]
 
 
+def test_a_path_with_a_backtick_is_located(space: Any, tmp_path: Path) -> None:
+    (tmp_path / "o`ther.csv").write_text(OTHER)
+    problems = said(space("{train: {grid: [rows.csv, 'o`ther.csv']}, label: y, valid: 0.25}"))
+    assert problems[0].startswith("space.yaml:2:33: data.train.grid.1: the label of `o`ther.csv`")
+
+
 # ---- columns that steps name
 
 

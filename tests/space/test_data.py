@@ -204,12 +204,12 @@ def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
 def test_a_loop_of_ones_own_needs_no_data(write: Any, rest: str) -> None:
     space = load(write(own(rest)))
     assert (
-        not space.data.given
+        not space.data.is_named
         and space.variants == (space.data,)
         and space.data.base == space.path.parent
     )
     assert user_references(space) == ["json:dumps"] and known_fits(space) == [({}, ())]
-    assert load(write(own(rest) + "\ndata: {train: d.csv, valid: 0.2}\n")).data.given
+    assert load(write(own(rest) + "\ndata: {train: d.csv, valid: 0.2}\n")).data.is_named
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_strangers_server_does_not_learn_the_password(
         thread.start()
         url = f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/db?gssencmode=disable"
         if is_given:
-            storage.remember(url)
+            storage.remember_secrets(url)
         with pytest.raises(InputError, match="--storage") as e:
             storage.connect(url)
         thread.join(20)
@@ -191,7 +191,7 @@ def test_the_password_is_kept_for_this_process_alone(
         json.dumps({"format": FORMAT, "storage": bare, "study": "s-1"})
     )
     assert storage.place_of(tmp_path) == (bare, "s-1")
-    assert storage.remember("postgresql://me:a%40b@host/db") == bare
+    assert storage.remember_secrets("postgresql://me:a%40b@host/db") == bare
     assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")
 
 

@@ -16,7 +16,7 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.record_reader import Record
 from sweeps.sweep_report import content as reports
 from sweeps.sweep_report.content import report
-from sweeps.sweep_report.report_sections import duration, number
+from sweeps.sweep_report.report_sections import duration, value_cell
 from tests.sweep_report.report_data import space_in, trial, trials
 
 OBJECTIVES = Objectives((Objective("acc@5", "maximize"),))
@@ -120,7 +120,7 @@ def test_the_report_marks_a_stopped_winner_and_an_early_end(space: Any) -> None:
 
 
 def test_numbers_and_durations_are_formatted_briefly() -> None:
-    assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == [
+    assert [value_cell(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == [
         "0.240669",
         "1e-07",
         "8",

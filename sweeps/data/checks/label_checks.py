@@ -39,7 +39,7 @@ def as_text(value: Any) -> str:
 
 def check_same_task(
     labels: Sequence[tuple[str, str | None, Classes | None]],
-) -> list[Problem]:
+) -> list[tuple[str, Problem]]:
     """Check that several sources have the same task and classes.
 
     Otherwise the trials of one sweep could not be compared.
@@ -48,21 +48,18 @@ def check_same_task(
         labels: Name, task and classes of each source; see `infer_task`.
 
     Returns:
-        A problem for each source that differs from the first.
+        (Name, problem) of each source that differs from the first.
     """
     problems = []
     first, first_task, first_classes = labels[0]
     for source, task, classes in labels[1:]:
         if (task, classes) != (first_task, first_classes):
-            own = _describe_task(task, classes)
-            other = _describe_task(first_task, first_classes)
-            problems.append(
-                Problem(
-                    "data.train",
-                    f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
-                    "variants need the same task and classes",
-                )
+            text = (
+                f"the label of `{source}` is {_describe_task(task, classes)}, but the label of "
+                f"`{first}` is {_describe_task(first_task, first_classes)}; all variants need the "
+                "same task and classes"
             )
+            problems.append((source, Problem("data.train", text)))
     return problems
 
 

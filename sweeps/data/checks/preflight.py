@@ -68,7 +68,7 @@ def check_data(space: Space, max_bytes: float = MAX_BYTES) -> None:
         InputError: The data has problems. The error lists all of them, with their positions in the
             space file.
     """
-    if space.data.given:
+    if space.data.is_named:
         _DataCheck(space, max_bytes).run()
 
 
@@ -203,16 +203,15 @@ class _DataCheck:
         from .metric_checks import check_metrics
 
         labels = list(self.labels.values())
-        problems = []
-        for problem in check_same_task(labels):
-            # The message begins with "the label of `SOURCE`".
-            source = problem.text.split("`")[1]
-            problems.append(Problem(_option_path(self.space, "train", source), problem.text))
+        problems = [
+            Problem(_option_path(self.space, "train", source), problem.text)
+            for source, problem in check_same_task(labels)
+        ]
         return problems or check_metrics(self.space, labels[0][1], self.class_notes)
 
     def _check_types(self) -> list[Problem]:
         """Check the types of the features; see `column_checks.check_types`."""
-        from sweeps.data.sources.file_rows import certain_types
+        from sweeps.data.sources.file_rows import non_number_types
 
         from .column_checks import check_types
 
@@ -221,10 +220,10 @@ class _DataCheck:
             info = self.known.get(("train", spec.train))
             if info is None or info.files is None:
                 return []
-            # An index of pandas without a name is no feature
+            # `names` lacks an index of pandas without a name, which is no feature.
             features = {*info.names} - _removed(spec, info.names) - {*spec.parse}
-            certain = certain_types(spec, info.files).items()
-            types.append({name: kind for name, kind in certain if name in features})
+            not_numbers = non_number_types(spec, info.files).items()
+            types.append({name: kind for name, kind in not_numbers if name in features})
         return check_types(self.space, types)
 
     def _locate_option(self, spec: DataSpec, problem: Problem) -> Problem:
@@ -303,8 +302,9 @@ def check_root(root: Path) -> None:
         InputError: The root is not a folder, or the root or the folder that must contain it is not
             writable.
     """
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
-    if scheme and len(scheme[1]) > 1 and not root.exists():
+    # `Path` has joined the two slashes of an address. A single letter is a drive of Windows.
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(root))
+    if scheme and not root.exists():
         raise InputError(
             "--dir",
             f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to "

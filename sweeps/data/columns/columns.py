@@ -97,6 +97,7 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
     if column.kind == "number":
         if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values
+        # Texts such as `true` and `false` also count as the numbers 1 and 0.
         numbers = to_numbers(values if is_number(values) else to_booleans(values), column.name)
         return pd.Series(
             numbers.to_numpy(column.dtype, na_value=np.nan),

@@ -43,8 +43,9 @@ def canonical_table(table: pa.Table) -> pa.Table:
 
     A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`,
     whose offsets do not overflow when blocks are joined. Decimals and columns with only nulls
-    become `double`, dates become timestamps, and NaN becomes null. Blank texts and the texts in
-    `ALWAYS_MISSING` become null. The metadata and an index of pandas without a name are dropped.
+    become `double`, `float16` becomes `float32`, dates become timestamps, and NaN becomes null.
+    Blank texts and the texts in `ALWAYS_MISSING` become null. The metadata and an index of pandas
+    without a name are dropped.
     """
     return pa.table(
         {
@@ -58,17 +59,15 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert one column; see `canonical_table`."""
     kind = column.type
     if types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
+        return _canonical_column(column.cast(kind.value_type))
     if is_text(kind):
         return null_texts(column.cast(pa.large_string()))
     if types.is_null(kind) or types.is_decimal(kind):
         return column.cast(pa.float64())
     if types.is_date(kind):
-        return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+        return column.cast(pa.timestamp("us"))
     if types.is_float16(kind):
-        column = column.cast(pa.float32())
-        kind = pa.float32()
+        return _canonical_column(column.cast(pa.float32()))
     if types.is_floating(kind):
         nan = pc.is_nan(column)
         if pc.any(nan).as_py():

@@ -54,7 +54,10 @@ class FittedEstimator:
     fixed_blocks: bool
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a frame in which the outputs of the estimator replace its inputs."""
+        """Return a frame in which the outputs of the estimator replace its inputs.
+
+        The frame must have at least one row.
+        """
         part = text_to_objects(frame[list(self.inputs)])
         size = _ROWS_AT_ONCE if self.fixed_blocks else max(1, len(part))
         results = []

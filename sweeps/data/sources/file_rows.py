@@ -27,7 +27,7 @@ _PROBE_ROWS = 10_000
 _GZIP_RATIO = 5
 
 
-def certain_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
+def non_number_types(spec: DataSpec, files: SourceFiles) -> dict[str, str]:
     """Return the columns that are certain not to hold numbers, with their types.
 
     `column_types.type_name` names the types. Only the first rows are read. A column of texts is

@@ -79,7 +79,7 @@ def resolve(space: Space, fingerprint: str | None = None) -> Space:
         fingerprint: Fingerprint of the data when the sweep started. Its data is read in the same
             way again. None if the sweep is new.
     """
-    if not space.data.given:
+    if not space.data.is_named:
         return space
     if fingerprint is None or space.data.ingest != "auto":
         mode = choose(space).mode

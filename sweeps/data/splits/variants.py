@@ -85,7 +85,7 @@ class Variants(ABC, Generic[S]):
                 tasks.append((variant.train, source.task, source.classes))
             problems += check_dropped(variant, self._columns(variant))
             problems += check_class_weight(variant, self.sources[variant.source].task)
-        problems += check_same_task(tasks)
+        problems += [problem for _, problem in check_same_task(tasks)]
         if problems:
             raise InputError(dict.fromkeys(problems))
         fingerprints = [self._fingerprint(variant) for variant in variants]

@@ -34,12 +34,10 @@ def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile
 
 def _merge_types(kinds: list[pa.DataType]) -> pa.DataType:
     """Return the type that `infer_type` would find in all blocks of a column of texts."""
-    distinct = {str(kind): kind for kind in kinds if not pa.types.is_null(kind)}
-    if not distinct:
-        return pa.null()
-    if len(distinct) == 1:
-        return next(iter(distinct.values()))
-    return pa.float64() if set(distinct) == {"int64", "double"} else pa.large_string()
+    distinct = {kind for kind in kinds if not pa.types.is_null(kind)}
+    if len(distinct) < 2:
+        return next(iter(distinct), pa.null())
+    return pa.float64() if distinct == {pa.int64(), pa.float64()} else pa.large_string()
 
 
 def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
@@ -96,8 +94,11 @@ class Convert:
 
     def _convert_column(self, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         """Replace missing values by null, and convert a column to the type of `field`."""
+        # A column without texts in the train rows has no entry. If another split has texts in this
+        # column, words such as `NA` are missing.
         markers = self.missing.get(field.name, WORDS)
         column = null_markers(column, markers)
+        # A marker that is a number, such as -200, is found only after the texts were parsed.
         if is_text(column.type) and not is_text(field.type):
             column = null_markers(parse_text(column, field.type), markers)
         return column if column.type == field.type else column.cast(field.type, safe=False)

@@ -48,7 +48,7 @@ def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSumm
     Raises:
         InputError: A source cannot be read, or the label cannot be used.
     """
-    if not space.data.given:
+    if not space.data.is_named:
         return []
     stream = ingest.choose(space).mode == "stream"
     first_variants: dict[str, DataSpec] = {}

@@ -183,18 +183,18 @@ def _describe_connection(
         roots: See `RayConnection`.
         streams: True if the data is streamed.
         parked: See `RayConnection`.
-        added: Number of additional CPUs for the tasks of Ray Data; 0 on a cluster.
+        added: Number of CPUs that Ray counts in addition for the tasks of Ray Data, if `ours`.
         limit: See `RayConnection`.
     """
     import ray
 
     nodes = tuple(n["Resources"] for n in ray.nodes() if n["Alive"])
     total = {k: v for k, v in ray.cluster_resources().items() if not k.startswith("node:")}
-    if ours:
+    if ours:  # Ray counts these CPUs in addition to those of the machine.
         for amounts in (total, *nodes):
             amounts["CPU"] -= SPARE_CPUS + parked + added
     total |= {name: min(amount, total.get(name, 0.0)) for name, amount in (limit or {}).items()}
-    if streams and not ours:
+    if streams and not ours:  # The tasks of Ray Data take CPUs from those of the cluster.
         cpus = total.get("CPU", 0.0)
         added = stream_cpus(cpus)
         total["CPU"] = max(0.0, cpus - added)

@@ -1,8 +1,9 @@
 """Ray versions on which the contract test has passed, and a warning for other versions.
 
-`ray_train_adapter` and `cluster` use private parts of Ray. The contract test,
-tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks. After the test
-passes on a new version, update `TESTED` here and the bounds of `ray` in pyproject.toml.
+The modules of `sweeps.execution.ray_apis` and the other modules of this folder use private parts of
+Ray. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version
+breaks. After the test passes on a new version, update `TESTED` here and the bounds of `ray` in
+pyproject.toml.
 """
 
 import functools

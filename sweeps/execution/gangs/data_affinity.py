@@ -13,8 +13,17 @@ SHARE = 0.25
 # Memory of a cluster that does not state it, in bytes.
 DEFAULT_MEMORY = 8 << 30
 
-# (key, size in bytes) of the prepared data in a worker's cache, the most recently used last.
+# (key, size in bytes) of the prepared data in a worker's cache, the most recently used last. See
+# `data_key_of` for the form of a key.
 CachedData = tuple[tuple[str, int], ...]
+
+
+def data_key_of(cache_key: str) -> str:
+    """Return the key of prepared data from the key of a rank's shard in a worker's cache.
+
+    `Attempt` makes these keys: `KEY|NUMBER OF RANKS|RANK`.
+    """
+    return cache_key.partition("|")[0]
 
 
 def data_to_keep(cached: CachedData, key: str, size: int, capacity: float) -> CachedData:

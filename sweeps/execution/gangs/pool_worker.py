@@ -109,7 +109,7 @@ class PoolWorker:
             self.resources,
             self.phase,
             used=self.used,
-            keys=frozenset(key.partition("|")[0] for key, _ in self.cached),
+            keys=frozenset(data_affinity.data_key_of(cache_key) for cache_key, _ in self.cached),
         )
         if self.gang is None:
             return state

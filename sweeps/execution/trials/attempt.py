@@ -135,13 +135,15 @@ class Attempt:
         running = self._running
         prepared = self._prepared
         workers = self._gang.workers
+        # `data_affinity.data_key_of` reads the first part of these keys.
         keys = [f"{prepared.key}|{self._size}|{rank}" for rank in range(self._size)]
         is_cached = all(
             key in dict(worker.cached) for worker, key in zip(workers, keys, strict=True)
         )
         # The ranks of an elastic trial take their parts from a single dataset with all rows.
-        whole = running.state.is_elastic and self._size > 1
-        data = None if is_cached else data_of(prepared, 1 if whole else self._size, whole)
+        cut_by_ranks = running.state.is_elastic and self._size > 1
+        shards = 1 if cut_by_ranks else self._size
+        data = None if is_cached else data_of(prepared, shards, cut_by_ranks)
         total = self._services.workers.nodes.total
         capacity = cache_capacity(total, running.trial.shape.of_size(self._size))
         assignments = []
@@ -315,21 +317,21 @@ class Attempt:
                 self._ask_to_leave(worker)
 
 
-def data_of(prepared: PreparedData, workers: int, whole: bool) -> Data:
-    """Return the part of prepared data that a gang reads.
+def data_of(prepared: PreparedData, shards: int, cut_by_ranks: bool) -> Data:
+    """Return the data that a gang reads.
 
     Args:
         prepared: The prepared data.
-        workers: Number of parts into which `train` is cut.
-        whole: See `Data.whole`.
+        shards: Number of shards into which `train` is cut.
+        cut_by_ranks: See `Data.cut_by_ranks`.
     """
     return Data(
-        shards=prepared.shards[workers],
+        shards=prepared.shards[shards],
         check=prepared.check,
-        whole=whole and not prepared.stream,
-        folds=tuple(data_of(fold, workers, whole) for fold in prepared.folds),
+        cut_by_ranks=cut_by_ranks and not prepared.stream,
+        folds=tuple(data_of(fold, shards, cut_by_ranks) for fold in prepared.folds),
         weight=prepared.weight,
         stream=prepared.stream,
-        parts={step: data_of(part, workers, whole) for step, part in prepared.parts.items()},
+        parts={step: data_of(part, shards, cut_by_ranks) for step, part in prepared.parts.items()},
         rows=prepared.rows,
     )

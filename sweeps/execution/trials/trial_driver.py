@@ -12,6 +12,7 @@ from sweeps.core.errors import SweepsError
 from sweeps.core.files.sweep_folder import FILES
 from sweeps.core.trial import State, Trial
 from sweeps.data.prepared_data import PreparedData
+from sweeps.execution.gangs.data_affinity import data_key_of
 from sweeps.execution.gangs.data_requests import DataRequests, is_data_loss
 from sweeps.execution.gangs.pool_worker import CannotStart, Gang, WorkerLost
 from sweeps.execution.messages import Ended
@@ -140,8 +141,8 @@ class TrialDriver:
         self.data_requests.forget(trial.data, trial.preprocessor)
         for worker in gang.workers:
             worker.cached = tuple(
-                (own_key, size)
-                for own_key, size in worker.cached
-                if not own_key.startswith(f"{key}|")
+                (cache_key, size)
+                for cache_key, size in worker.cached
+                if data_key_of(cache_key) != key
             )
         return WorkerLost("the process that had prepared the data has died", blameless=True)

@@ -65,7 +65,7 @@ class DatasetCache:
         return name
 
     def shard(self, name: str, ranks: Ranks) -> DataIterator:
-        """Return the part of a dataset that belongs to a rank.
+        """Return the shard of a dataset that belongs to a rank.
 
         Args:
             name: Name of the dataset; see `resolve_name`.
@@ -78,9 +78,10 @@ class DatasetCache:
         if self.data.stream:
             return ray_data_adapter.Stream(self.dataset(name))
         if name not in self.opened:
-            parts = self.data.shards[name]
-            dataset = ray.get(parts[ranks.rank % len(parts)])
-            if self.data.whole and name == "train":
+            shards = self.data.shards[name]
+            # There is a shard for each rank, or a single one for all ranks.
+            dataset = ray.get(shards[ranks.rank % len(shards)])
+            if self.data.cut_by_ranks and name == "train":
                 dataset = tables.rows_of_rank(dataset, ranks.world_size, ranks.rank)
             self.opened[name] = ray_data_adapter.Shard(dataset.materialize())
         return self.opened[name]

@@ -64,7 +64,7 @@ class ConsistencyChecks:
             return
         obstacles = {
             "needs the section `data`, because a loop that reads its own data chooses the rows": (
-                data is not None and not data.given
+                data is not None and not data.is_named
             ),
             "needs a single objective, because several objectives have no single winner": (
                 len(self.search_sections.objectives) > 1

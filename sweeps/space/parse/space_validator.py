@@ -146,7 +146,7 @@ class SpaceValidator:
         sections = self.parser.space(self.root.get("space"))
         if (
             data is not None
-            and not data.given
+            and not data.is_named
             and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
         ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"

@@ -57,6 +57,7 @@ their packages.
 
 
 def _import_later():
+    # Nothing calls this function. A bundle reads its imports to find the required packages.
 {later}
 
 
@@ -175,18 +176,18 @@ def _pickle(functions: Functions, place: str) -> tuple[bytes, Any, Functions]:
     """
     members = dict(functions)
     pickled_members = 0
-    # Pickle again until the pickle has all classes as members.
-    while len(members) > pickled_members:
+    # Pickle again until the pickle has all classes as members, which the module then defines.
+    while len(members) > pickled_members:  # other pickles name such a class by its module
         recorder = _recorder()
         pickled_members = len(members)
         try:
             recorder.dump(tuple(members.values()))
         except Exception as e:
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
-            advice = "create this value inside the function"
             raise InputError(
                 place,
-                f"the function uses a value that cannot be sent to workers: {reason}; {advice}",
+                f"the function uses a value that cannot be sent to workers: {reason}; create this "
+                "value inside the function",
             ) from e
         for cls in recorder.by_value:
             # The name of a class inside a function or a class is no identifier.

@@ -3,6 +3,10 @@
 The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of
 a file. For example, it accepts a lower bound above the upper bound, and a `when` that names an
 unknown dimension. A text such as `${N}` is accepted wherever a value is checked.
+
+Four functions of `schema_forms` make most of the schema. `mapping` is for a mapping with certain
+keys, and `section` for the mapping that a dataclass describes. `value` is for a constant, or a text
+such as `${N}`. `parameter` is for a constant that may be tuned: it also allows null and a domain.
 """
 
 import ast
@@ -137,6 +141,7 @@ def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Sche
     for name, definition in trainers.items():
         named = {"properties": {"name": {"const": name}}, "required": ["name"]}
         forms: list[Schema] = [{"const": name}, {"type": "object", **named}]
+        # For example, `trainer: {command: python train.py}` selects the trainer `command`.
         if definition.selected_by is not None:
             forms.append({"type": "object", "required": [definition.selected_by]})
         params = {"if": {"type": "object", "not": is_domain}, "then": ref(f"params.{name}")}
@@ -251,8 +256,7 @@ def _space() -> Schema:
     bounds = {"type": "array", "items": workers, "minItems": 2, "maxItems": 2}
     text = "The smallest and the largest number of workers, which may change as a trial runs."
     elastic = mapping({ELASTIC: bounds | {"description": text}}, required=[ELASTIC])
-    # An elastic number is one more form of the key, beside a number and a domain.
-    scaling["num_workers"]["anyOf"].insert(0, elastic)
+    scaling["num_workers"] = parameter(SCALING["num_workers"], elastic)
     amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
     scaling["resources_per_worker"] = parameter(amounts)
     sections = {

@@ -47,10 +47,13 @@ def value(fragment: Fragment, *others: Schema) -> Schema:
     return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **annotations)
 
 
-def parameter(fragment: Fragment) -> Schema:
-    """Return the schema of a parameter: a constant that `fragment` allows, null, or a domain."""
+def parameter(fragment: Fragment, *others: Schema) -> Schema:
+    """Return the schema of a parameter.
+
+    It is a constant that `fragment` allows, null, a domain, or another form.
+    """
     is_number = {"integer", "number"} & set(types_of(fragment))
-    return value(fragment, NULL, ref("domain" if is_number else "branch"))
+    return value(fragment, NULL, ref("domain" if is_number else "branch"), *others)
 
 
 def section(model: type, **rules: Any) -> Schema:

@@ -20,11 +20,11 @@ from .key_types import (
     Fraction,
     LabelColumns,
     MissingMarkers,
+    NonEmptyText,
     ParseRules,
     Scalar,
     Share,
     Task,
-    Text,
 )
 
 
@@ -76,21 +76,21 @@ class DataKeys:
             separator, decimal sign and encoding.
     """
 
-    train: Text
+    train: NonEmptyText
     valid: Any
     label: LabelColumns = None
     test: Any = None
     task: Task | None = None
-    drop: tuple[Text, ...] = ()
+    drop: tuple[NonEmptyText, ...] = ()
     rows: Share = 1.0
     drop_missing_label: StrictBool = False
-    weight: Text | None = None
+    weight: NonEmptyText | None = None
     class_weight: Literal["balanced"] | None = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
     parse: ParseRules = field(default_factory=dict)
     drop_duplicates: StrictBool = False
     positive: Scalar = None
-    group: Text | None = None
+    group: NonEmptyText | None = None
     missing: MissingMarkers = field(default_factory=dict)
     read: Any = None
 
@@ -104,7 +104,7 @@ class ByColumn:
         value: Value that the rows of the split have in this column.
     """
 
-    column: Text
+    column: NonEmptyText
     value: Scalar
 
 
@@ -119,7 +119,7 @@ class ByTime:
         last: Fraction of the rows in the split. Rows with equal times stay together.
     """
 
-    time: Text
+    time: NonEmptyText
     last: Fraction
 
 
@@ -147,7 +147,7 @@ class ByRolling:
             order of time. Fold k trains on the first k blocks and validates on the next block.
     """
 
-    rolling: Text
+    rolling: NonEmptyText
     folds: AtLeast2 = 5
 
 
@@ -202,9 +202,9 @@ class ReadKeys:
 
     names: tuple[StrictStr, ...] = ()
     skip_lines: AtLeast0 = 0
-    separator: Annotated[Text | None, AfterValidator(value_types.separator)] = None
+    separator: Annotated[NonEmptyText | None, AfterValidator(value_types.separator)] = None
     decimal: Literal[".", ","] = "."
-    encoding: Annotated[Text, AfterValidator(value_types.encoding)] = "utf-8"
+    encoding: Annotated[NonEmptyText, AfterValidator(value_types.encoding)] = "utf-8"
 
 
 READ_DEFAULTS = ReadKeys()
@@ -215,8 +215,9 @@ class DataSpec:
     """The data of a sweep, as the space file names it. No file has been opened.
 
     Attributes:
-        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`.
-            "" if the space file names no data, because the loop reads its own data.
+        train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME` or
+            `module:function`. "" if the space file names no data, because the loop reads its own
+            data.
         label: The column to predict, or a tuple of several columns to predict. None if the space
             file names none.
         valid: The rows on which trials are evaluated during the search. None only if the space file
@@ -288,7 +289,7 @@ class DataSpec:
         return self.label
 
     @property
-    def given(self) -> bool:
+    def is_named(self) -> bool:
         """True if the space file names data."""
         return self.train != ""
 

@@ -126,7 +126,7 @@ def row_obstacles(
     """
     key = "scheduler.resource"
     next_step = "leave this key out to count reports"
-    if data is not None and not data.given:
+    if data is not None and not data.is_named:
         yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {next_step}"
     elif data is not None and data.folds:
         text = f"{ROWS} does not go with a cross-validation, whose steps are folds; {next_step}"

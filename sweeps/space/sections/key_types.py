@@ -8,7 +8,7 @@ from sweeps.core.label_columns import Label
 from sweeps.core.plugins import references
 from sweeps.space.parse import value_types
 
-Text = Annotated[StrictStr, Field(min_length=1)]
+NonEmptyText = Annotated[StrictStr, Field(min_length=1)]
 Scalar = Annotated[Any, BeforeValidator(value_types.plain_scalar)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
 AtLeast1 = Annotated[StrictInt, Field(ge=1)]
@@ -89,7 +89,7 @@ ParseRules = Annotated[
     ),
 ]
 MissingMarkers = Annotated[
-    dict[Text, tuple[StrictStr | StrictInt | StrictFloat, ...]],
+    dict[NonEmptyText, tuple[StrictStr | StrictInt | StrictFloat, ...]],
     value_types.type_check(
         "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, "
         "such as {'*': ['?'], no2: [-200]}"

@@ -19,11 +19,11 @@ from .key_types import (
     Causes,
     Concurrency,
     HeartbeatTimeout,
+    NonEmptyText,
     Number,
     Points,
     Seconds,
     Size,
-    Text,
 )
 
 
@@ -37,7 +37,7 @@ class Objective:
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
-    metric: Text
+    metric: NonEmptyText
     goal: Literal["minimize", "maximize"]
 
 
@@ -71,12 +71,12 @@ class Search:
             configuration. They take at most a third of `limits.max_trials`.
     """
 
-    algorithm: Text = "auto"
+    algorithm: NonEmptyText = "auto"
     seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
     options: dict[str, Any] | None = None
     initial_points: Points = ()
     earlier: Annotated[
-        tuple[Text, ...],
+        tuple[NonEmptyText, ...],
         BeforeValidator(value_types.sweep_names),
         Field(
             alias="from",
@@ -84,7 +84,7 @@ class Search:
             "folders, names, `latest` or addresses",
         ),
     ] = ()
-    portfolio: Text | None = None
+    portfolio: NonEmptyText | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Each section is a frozen dataclass. `section_checks.check` validates it by its a
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .key_types import Backend, Text, Variables
+from .key_types import Backend, NonEmptyText, Variables
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class LoopKeys:
             trial. Write `never` for a framework that cannot start twice in one process.
     """
 
-    loop: Text
+    loop: NonEmptyText
     backend: Backend = "none"
-    load: Text | None = None
+    load: NonEmptyText | None = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -44,9 +44,9 @@ class TrainerKeys:
             trial.
     """
 
-    name: Text | None = None
+    name: NonEmptyText | None = None
     backend: Backend | None = None
-    load: Text | None = None
+    load: NonEmptyText | None = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -97,10 +97,10 @@ class RuntimeEnv:
     """
 
     env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets
-    pip: tuple[Text, ...] = ()
-    py_modules: tuple[Text, ...] = ()
-    working_dir: Text | None = None
-    image_uri: Text | None = None
+    pip: tuple[NonEmptyText, ...] = ()
+    py_modules: tuple[NonEmptyText, ...] = ()
+    working_dir: NonEmptyText | None = None
+    image_uri: NonEmptyText | None = None
 
     def for_ray(self) -> dict[str, Any]:
         """Return the given keys as Ray's `runtime_env`."""

@@ -72,7 +72,7 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
     """
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    if not space.data.given:
+    if not space.data.is_named:
         return []
     splits = [("training", spec.train) for spec in space.variants]
     for context, split in (("validation", space.data.valid), ("testing", space.data.test)):
