@@ -52,7 +52,7 @@ def stands(root: Path) -> dict[str, Any]:
     folders = list(root.glob("crash-*"))
     study = record_reader.read(folders[0]) if folders else None
     ended = (t for t in study.trials if t.result.state.name != "RUNNING") if study else ()
-    return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.ended) for t in ended}
+    return {t.id: (t.result.state.name, t.params, t.curve, t.began, t.end_time) for t in ended}
 
 
 def kill(process: subprocess.Popen[str], how: str) -> str:

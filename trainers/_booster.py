@@ -20,7 +20,7 @@ from ._dmatrix import (
     equal_weights,
     matrix,
     remove_names,
-    require_trees,
+    require_category_support,
     set_columns,
 )
 from ._metrics import measure
@@ -68,7 +68,7 @@ class XGBoostTraining(BoostingSteps):
             self.check, _ = cur.cached(
                 "xgboost.check", lambda: remove_names(matrix(rows, None, cur.threads))
             )
-        require_trees(params, self.columns)
+        require_category_support(params, self.columns)
         self.params = params | {
             "eval_metric": self.requested.framework_metrics(self.requested.reported)
         }
@@ -77,7 +77,7 @@ class XGBoostTraining(BoostingSteps):
         self.best_model: bytearray | None = None
         interval = _renewal_interval(self.params, self.train.num_row() * self.train.num_col())
         if interval:
-            self.renewals = self.rounds.resumable(interval)
+            self.renewals = self.rounds.renewal_rounds(interval)
 
     def grow(self, step: int) -> None:
         """Train a round."""

@@ -32,7 +32,8 @@ NATIVE = {
     },
     "regression": {"rmse": "RMSE", "mae": "MAE"},
 }
-ERRORS = ("error", "merror")
+# sweeps's metrics that are 1 minus CatBoost's accuracy.
+COMPLEMENTS_OF_ACCURACY = ("error", "merror")
 # Loss functions whose models predict the logarithm of the target.
 EXPONENTIAL = ("Poisson", "Tweedie")
 # Labels and raw predictions, with which CatBoost is asked whether it knows a metric.

@@ -17,7 +17,13 @@ from sweeps.core.metrics import USUAL
 
 from . import Params
 from ._best import Steps
-from ._catboost_model import ERRORS, Model, labeled_pool, metric_name, predictions_of
+from ._catboost_model import (
+    COMPLEMENTS_OF_ACCURACY,
+    Model,
+    labeled_pool,
+    metric_name,
+    predictions_of,
+)
 from ._metrics import SPLITS, measure
 from ._requested import RequestedMetrics
 from ._rounds import Rounds
@@ -117,12 +123,14 @@ class CatBoostTraining(Steps):
         )
         train, _ = self.data["train"]
         valid, _ = self.data["valid"]
-        snapshot = {
-            "save_snapshot": True,
-            "snapshot_file": str(self.scratch / "snapshot"),
-            "snapshot_interval": NEVER,
-        }
-        self.model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
+        self.model.fit(
+            train,
+            eval_set=valid,
+            callbacks=[self],
+            save_snapshot=True,
+            snapshot_file=str(self.scratch / "snapshot"),
+            snapshot_interval=NEVER,
+        )
         if self._error is not None:
             raise self._error
         if self._last_metrics is None:
@@ -200,7 +208,9 @@ class CatBoostTraining(Steps):
                 # CatBoost adds defaults to some names, as in `AUC:type=Mu`.
                 key = next(k for k in values if k == metric or k.startswith(f"{metric}:"))
                 value = values[key][-1]
-                metrics[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
+                if name.partition("-")[2] in COMPLEMENTS_OF_ACCURACY:
+                    value = 1.0 - value
+                metrics[name] = value
         if self.requested.computed:
             task = str(self.cur.task)
             label = self.data["valid"][1]
@@ -232,8 +242,8 @@ class CatBoostTraining(Steps):
         """Write the model of the best iteration, and CatBoost's snapshot of the training."""
         best = self._best_model()
         best.model.save_model(str(folder / "model.cbm"))
-        # The file may have more trees, because CatBoost can remove the last trees of only one kind
-        # of model.
+        # The file may have more trees than `rounds`, because CatBoost can remove trees only from
+        # models of symmetric trees.
         (folder / "model.json").write_text(
             json.dumps({"task": best.task, "loss": best.loss, "rounds": best.rounds})
         )

@@ -92,7 +92,7 @@ def with_codes(features: pd.DataFrame) -> pd.DataFrame:
     return features.assign(**{name: code.where(code >= 0) for name, code in codes.items()})
 
 
-def require_trees(params: Params, columns: MatrixColumns) -> None:
+def require_category_support(params: Params, columns: MatrixColumns) -> None:
     """Raise an error if a column has categories, but the model of `params` cannot read them.
 
     Raises:

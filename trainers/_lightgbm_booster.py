@@ -165,7 +165,7 @@ class LightGBMTraining(BoostingSteps):
         # LightGBM draws rows at every multiple of this number of rounds.
         self.frequency = params["bagging_freq"] if _draws_rows(params) else 1
         if _can_continue(params) and (_draws_rows(params) or _draws_columns(params)):
-            self.renewals = self.rounds.resumable(self._renewal_interval(), self.frequency)
+            self.renewals = self.rounds.renewal_rounds(self._renewal_interval(), self.frequency)
 
     def train(self) -> None:
         """Train all rounds, and report those that are due."""

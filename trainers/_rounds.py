@@ -18,8 +18,8 @@ from ._requested import RequestedMetrics
 MOST_REPORTS = 200
 # Number of rounds if `params.patience` is set, and neither the scheduler nor `params` limit them.
 MOST_ROUNDS = 5_000
-# From report to report, the round plus this number grows by equal factors. With 40, 200 reports
-# among `MOST_ROUNDS` rounds begin with every round.
+# The values `round + OFFSET` of the reported rounds are a geometric series. With an offset of 40,
+# 200 reports among `MOST_ROUNDS` rounds begin with every round.
 OFFSET = 40
 
 
@@ -68,8 +68,12 @@ class Rounds:
             step += 1
             yield step
 
-    def resumable(self, distance: int, factor: int = 1) -> frozenset[int]:
-        """Return reported multiples of `factor`, at least this distance from one another."""
+    def renewal_rounds(self, distance: int, factor: int = 1) -> frozenset[int]:
+        """Return the rounds after which random states get new seeds; see `BoostingSteps.renewals`.
+
+        They are 0, the start of the training, and reported multiples of `factor`, at least this
+        distance from one another.
+        """
         chosen = [0]
         for step in sorted(self.reported):
             if step % factor == 0 and step - chosen[-1] >= distance:
@@ -128,6 +132,7 @@ class BoostingSteps(Steps):
         """
         reported_before = self.step
         for step in self.rounds.after(start, self):
+            # At its start, a booster already has the seeds of its first round.
             if self._renews_after(step - 1) and step > start + 1:
                 self.renew(step)
             self.grow(step)

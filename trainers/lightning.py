@@ -66,6 +66,8 @@ RESERVED = (
     "val_check_interval",
 )
 LATEST = "latest.ckpt"
+# Number of steps if neither the scheduler nor `params` set a number.
+DEFAULT_STEPS = 20
 
 
 def train_func(config: Params) -> None:
@@ -97,7 +99,7 @@ def train_func(config: Params) -> None:
     ):
         latest = None if folder is None else str(Path(folder, LATEST))
         trainer = training.new_trainer(scratch)
-        trainer.fit(training.module, **training.loaders(), ckpt_path=latest)
+        trainer.fit(training.network, **training.loaders(), ckpt_path=latest)
 
 
 class LightningTraining(FrameworkSteps, pl.Callback):
@@ -114,6 +116,7 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         ValueError: A parameter is unknown, or is one of `RESERVED`.
     """
 
+    network: pl.LightningModule
     trainer: pl.Trainer
 
     def __init__(self, config: Params, cur: trial.Current):
@@ -126,31 +129,40 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         params = SplitParams(
             "lightning", config, functions, inspect.signature(pl.Trainer).parameters, RESERVED
         )
-        epochs = (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
-        self.trainer_arguments = {"max_epochs": epochs} | params.framework
+        self.batch_size = params.values.get("batch_size", 32)
+        epochs_per_step = params.values.get("check_val_every_n_epoch", 1)
+        epochs = (cur.sweep_max_t or DEFAULT_STEPS) * epochs_per_step
+        self.trainer_arguments = {
+            "max_epochs": epochs,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        } | params.framework
+        known = self._known_arguments()
+        arguments = [params.arguments(function, known) for function in functions]
+        self.data_arguments = arguments[-1]  # those of the data module, if there is one
+        self.definition = LightningDefinition(
+            task=cur.task,
+            outputs=known["out_features"],
+            probabilities=cur.options["output"] == "probabilities",
+            columns=None if cur.check is None else TensorColumns.of(cur.check),
+            module=cur.options["module"],
+            arguments=arguments[0],
+        )
+        self.network = self.definition.build()
+        self.is_step = False  # True if the latest epoch is a step that is not reported yet
+
+    def _known_arguments(self) -> Params:
+        """Return the values that a signature may name; see the head of this module."""
+        cur = self.cur
         known: Params = {
             "out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1,
             "task": cur.task,
             "max_epochs": self.trainer_arguments["max_epochs"],
         }
-        columns = None
         if cur.check is not None:
-            columns = TensorColumns.of(cur.check)
-            first = columns.tensors(cur.check.iloc[:1])
+            first = TensorColumns.of(cur.check).tensors(cur.check.iloc[:1])
             known["in_features"] = sum(tensor[0].numel() for tensor in first.values())
-        arguments = [params.arguments(function, known) for function in functions]
-        self.data_arguments = arguments[-1]  # those of the data module, if there is one
-        self.batch_size = params.values.get("batch_size", 32)
-        self.definition = LightningDefinition(
-            task=cur.task,
-            outputs=known["out_features"],
-            probabilities=cur.options["output"] == "probabilities",
-            columns=columns,
-            module=cur.options["module"],
-            arguments=arguments[0],
-        )
-        self.network = self.module = self.definition.build()
-        self.is_step = False  # True if the latest epoch is a step that is not reported yet
+        return known
 
     @property
     def has_table(self) -> bool:
@@ -185,19 +197,19 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         device = self.ranks.device
         is_single = self.ranks.world == 1
         is_cpu = device.type == "cpu"
-        if is_single:
-            devices = 1 if is_cpu else [device.index or 0]
-            placement: Params = {"strategy": "auto", "devices": devices}
-        else:
+        strategy: Any = "auto"
+        devices: Any = "auto"
+        if not is_single:
             unused = self.cur.options["strategy"] == "ddp_find_unused_parameters_true"
-            placement = {
-                "strategy": ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused),
-                "devices": "auto",
-            }
+            strategy = ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused)
+        elif is_cpu:
+            devices = 1
+        else:
+            devices = [device.index or 0]
         trainer = pl.Trainer(
-            **{"enable_progress_bar": False, "enable_model_summary": False}
-            | self.trainer_arguments,
-            **placement,
+            **self.trainer_arguments,
+            strategy=strategy,
+            devices=devices,
             accelerator="cpu" if is_cpu else "gpu",
             plugins=[ray.train.lightning.RayLightningEnvironment()],
             callbacks=[self],
@@ -230,8 +242,9 @@ class LightningTraining(FrameworkSteps, pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the ended step, and seed the epoch, so that a resumed trial repeats its draws."""
-        every = trainer.check_val_every_n_epoch
-        self._report_step(last=trainer.current_epoch + every > trainer.max_epochs)
+        # The ended step is the last one if the epochs of another step exceed `max_epochs`.
+        last = trainer.current_epoch + trainer.check_val_every_n_epoch > trainer.max_epochs
+        self._report_step(last)
         set_seeds(self.cur.seed, trainer.current_epoch, self.ranks.rank)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -265,6 +278,7 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         if due and self.ranks.rank != 0:
             # This call writes nothing, but waits for rank 0.
             self.trainer.save_checkpoint(Path(self.trainer.default_root_dir, LATEST))
+        # With `last=True`, `report` would repeat the final metrics, which `end` has reported.
         self.report(metrics, last=False, due=due)
 
     def _metrics(self) -> dict[str, float]:
@@ -294,7 +308,7 @@ class LightningTraining(FrameworkSteps, pl.Callback):
         """Return what the module predicts for some rows."""
         order = torch.arange(rows.start, rows.stop)
         table = _table(split, self.cur)
-        return outputs_of(self.module, table.rows, order, self.trainer.precision_plugin)
+        return outputs_of(self.network, table.rows, order, self.trainer.precision_plugin)
 
     def final(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Measure the module of the best step, if the prepared data has labels."""

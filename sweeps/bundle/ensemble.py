@@ -148,11 +148,11 @@ class EnsembleExport:
         weights = {models[i]: weight for i, weight in chosen.weights.items()}
         single = models[chosen.single]
         test_scores, note = self._score_test(weights, single, info)
-        valid_scores = dict(zip(models, chosen.singles, strict=True))
+        valid_scores = dict(zip(models, chosen.single_values, strict=True))
         members = self._members(weights, valid_scores, test_scores)
         ensemble = {
             "rounds": rounds,
-            "values": chosen.rounds,
+            "values": chosen.round_values,
             "rows": len(labels),
             "candidates": {model.trial_id: model.step for model in candidates},
             "single": {
@@ -269,7 +269,7 @@ class EnsembleExport:
             test = self.models.prepared.load_test(trial.data)
             if test is None:
                 return {}, None
-            rows, labels = test
+            rows, labels = test  # the labels are the same for all models
             outputs[model] = self._predict(model, self.models.chain(trial).transform(rows), info)
         scores: dict[SavedModel | None, float | None] = {}
         for model, output in outputs.items():
@@ -294,10 +294,15 @@ class EnsembleExport:
         members = []
         for model, weight in weights.items():
             facts = describe_recorded(self.models.study_store, model.number, model.step)
-            facts |= {"value": values[model], "test": tests.get(model)}
-            facts |= {"best_step": model.step, "seed": self.trial(model).seed}
-            training = to_json_value(facts)
-            members.append(Member(trial=model.trial_id, weight=weight, training=training))
+            facts |= {
+                "value": values[model],
+                "test": tests.get(model),
+                "best_step": model.step,
+                "seed": self.trial(model).seed,
+            }
+            members.append(
+                Member(trial=model.trial_id, weight=weight, training=to_json_value(facts))
+            )
         return members
 
     def _write(
@@ -320,7 +325,8 @@ class EnsembleExport:
         check = self._check_rows(infos)
         described = []
         for member, info in zip(members, infos, strict=True):
-            columns = None if list(info.features) == list(check) else list(info.features)
+            # None: the member reads all columns of the bundle.
+            columns = None if list(info.features) == list(check.columns) else list(info.features)
             described.append(member.model_copy(update={"columns": columns}))
         first = infos[0]
         with contextlib.ExitStack() as stack:

@@ -231,7 +231,7 @@ def _imported_from(name: str) -> Path | None:
 
 def _load_pyfunc(data_path: str) -> object:
     """Verify the bundle and return its `Bundle`. MLflow passes the path of the data folder."""
-    bundle = Path(data_path).resolve().parents[1]
+    bundle = Path(data_path).resolve().parents[1]  # of `BUNDLE/data/sweep`
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
     except IntegrityError:

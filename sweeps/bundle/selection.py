@@ -28,16 +28,16 @@ class Selection:
             better model first. The weights have no common divisor.
         value: Score of the ensemble.
         single: Index of the best single model.
-        singles: Score of each model alone.
-        rounds: Score of the ensemble after each round. A later round may be worse than an earlier
-            one.
+        single_values: Score of each model alone.
+        round_values: Score of the ensemble after each round. A later round may be worse than an
+            earlier one.
     """
 
     weights: Mapping[int, int]
     value: float
     single: int
-    singles: tuple[float, ...]
-    rounds: tuple[float, ...]
+    single_values: tuple[float, ...]
+    round_values: tuple[float, ...]
 
 
 def select(
@@ -93,8 +93,8 @@ def select(
         weights=best_weights,
         value=sign * min(round_losses),
         single=single,
-        singles=tuple(sign * value for value in single_losses),
-        rounds=tuple(sign * value for value in round_losses),
+        single_values=tuple(sign * value for value in single_losses),
+        round_values=tuple(sign * value for value in round_losses),
     )
 
 

@@ -52,6 +52,7 @@ def saved_model(study_store: StudyStore, number: int, latest: bool = False) -> S
     source = checkpoint_place(study_store.folder, state.id, checkpoint.name)
     if not checkpoint_exists(source):
         return None
+    # Every checkpoint, also the latest one, holds the model of its `best_step`.
     return SavedModel(number, source, checkpoint.best_step)
 
 

@@ -166,7 +166,10 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @options.port(5050)
 @options.allowed_hosts("this machine")
 @options.token
-@options.token_file("$SWEEPS_SERVE_TOKEN, else a new token, which is printed")
+@options.token_file(
+    "$SWEEPS_SERVE_TOKEN, else a new token, which is printed; none on a host that other machines "
+    "can reach"
+)
 @click.option(
     "--no-token",
     "needs_token",

@@ -39,8 +39,9 @@ class PageOptions:
         allowed_hosts: The allowed Host headers, separated by commas. With None, a page that only
             this machine can reach allows the names of this machine. Otherwise, a site could send
             requests under its own name with the address of this machine (DNS rebinding).
-        token: The token that requests must have; None for a new one.
-        needs_token: False for a page without a token.
+        token: The token that requests must have. None for a new one, or for no token if `host` is
+            open to other machines. The page then takes no commands.
+        needs_token: False for a page without a token if `token` is None.
         sweep: The sweep to show first; None for the list of all sweeps.
         open_browser: True to open the page in a browser.
     """
@@ -75,6 +76,7 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     fragment = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
     is_open = open_to_others(options.host)
     token = options.token
+    # On an open host, only a token that the user has chosen allows commands.
     if token is None and options.needs_token and not is_open:
         token = secrets.token_urlsafe(24)
     access = _access_of(options, token)
@@ -85,9 +87,10 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
             say("so the page takes no commands")
         server = _server(make_app(dashboard, access), dashboard, say)
         url = url_of(options.host, listener.getsockname()[1])
-        with_token = f"{url}/?token={token}{fragment}" if token is not None else f"{url}/{fragment}"
+        without_token = f"{url}/{fragment}"
+        with_token = without_token if token is None else f"{url}/?token={token}{fragment}"
         # A token that the user has chosen is not printed.
-        printed = with_token if options.token is None else f"{url}/{fragment}"
+        printed = with_token if options.token is None else without_token
         say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
         if not root.exists():
             say(

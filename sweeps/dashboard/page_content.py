@@ -117,6 +117,7 @@ def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Cell]]]:
     named_rows = [] if study is None else list(trial_rows(study, snapshot.summary.state_of))
     if study is None or not named_rows:
         return [Column("trial", "trial")], []
+    # In addresses, an objective has its index in place of the name of its metric.
     keys = {o.metric: f"value.{i}" for i, o in enumerate(study.objectives.objectives)}
     rows = [[_cell(value) for value in row.values()] for row in named_rows]
     columns = []
@@ -200,7 +201,7 @@ def facts_of(t: TrialState, snapshot: Snapshot) -> list[tuple[str, JsonValue]]:
     facts["stopped"] = t.reason
     facts |= dict(trial_facts(t)) | {f"final {name}": value for name, value in r.final.items()}
     facts |= {
-        "ended": None if t.ended is None else str(t.ended),
+        "ended": None if t.end_time is None else str(t.end_time),
         "attempts": t.attempt,
         "stage": snapshot.summary.stages.get(t.id),
     }

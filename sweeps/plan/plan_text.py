@@ -135,50 +135,70 @@ def _search(plan: Plan) -> str:
 
 
 def _trials(plan: Plan) -> str:
-    """Describe the number of trials and the number of repeats."""
-    text = f"{plan.trials}"
-    if cells := plan.cells:
-        least = min(plan.counts)
-        most = max(plan.counts)
-        text += f" in {count_noun(len(cells), 'cell')}"
-        # Number of values of each grid. Many cells are described by these numbers if the cells are
-        # all combinations of the values.
-        grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
-        if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
-            short = short_names(list(grids))
-            text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
-        text += f", {least if least == most else f'{least} or {most}'} each"
-        if not plan.counts_exact:
-            text += (
-                ", approximately: a grid inside a choice is visited only when the sampler takes "
-                "that option"
-            )
+    """Describe the number of trials, the first of them, and what may change the number."""
+    clauses = [f"{plan.trials}{_cell_counts(plan)}"]
     if plan.configurations is not None:
-        text += f"; the space has {count_noun(plan.configurations, 'configuration')}"
+        clause = f"the space has {count_noun(plan.configurations, 'configuration')}"
         if plan.trials == plan.configurations:
-            text += ", and each is tried once"
-    limits = plan.space.limits
+            clause += ", and each is tried once"
+        clauses.append(clause)
     repeats = plan.space.repeats.count
     if repeats > 1:
-        total = plan.trials + plan.repeats
-        text += f"; each complete trial is run {repeats} times, at most {total} trials in all"
-    initial_points = plan.space.search.initial_points
-    to_run = sum(point.values is None for point in initial_points)  # others have known results
+        clauses.append(
+            f"each complete trial is run {repeats} times, at most {plan.trials + plan.repeats} "
+            "trials in all"
+        )
+    clauses += _first_trials(plan)
+    early = [
+        f"limits.{name}" for name in EARLY_LIMITS if getattr(plan.space.limits, name) is not None
+    ]
+    if early:
+        clauses.append(f"{' or '.join(early)} may end the sweep earlier")
+    return "; ".join(clauses)
+
+
+def _cell_counts(plan: Plan) -> str:
+    """Return text about the number of grid cells, and of trials in each; "" without cells."""
+    cells = plan.cells
+    if not cells:
+        return ""
+    text = f" in {count_noun(len(cells), 'cell')}"
+    # Number of values of each grid. Many cells are described by these numbers if the cells are all
+    # combinations of the values.
+    grids = {name: len({cell.get(name) for cell, _ in cells}) for name in cells[0][0]}
+    if len(cells) > MAX_LINES and math.prod(grids.values()) == len(cells):
+        short = short_names(list(grids))
+        text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
+    least = min(plan.counts)
+    most = max(plan.counts)
+    text += f", {least if least == most else f'{least} or {most}'} each"
+    if not plan.counts_exact:
+        text += (
+            ", approximately: a grid inside a choice is visited only when the sampler takes that "
+            "option"
+        )
+    return text
+
+
+def _first_trials(plan: Plan) -> list[str]:
+    """Describe the trials whose configurations are fixed before the sampler suggests others."""
+    clauses = []
+    search = plan.space.search
+    to_run = sum(point.values is None for point in search.initial_points)  # others are never run
     if to_run:
         are_points = "is an initial point" if to_run == 1 else f"{to_run} are initial points"
-        text += f"; the first {are_points}"
+        clauses.append(f"the first {are_points}")
     if plan.earlier:
-        text += (
-            f"; {'then ' if initial_points else ''}one is suggested, and the best configuration of "
-            "each earlier sweep is next"
+        then = "then " if to_run else ""
+        clauses.append(
+            f"{then}one is suggested, and the best configuration of each earlier sweep is next"
         )
-    if name := plan.space.search.portfolio:
+    if name := search.portfolio:
         from sweeps.search.first_points import first_points  # imports Optuna
 
         count = len(first_points(plan.space)) - to_run
-        text += f"; {count} are the default of the trainer and known good ones ({name})"
-    early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
-    return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
+        clauses.append(f"{count} are the default of the trainer and known good ones ({name})")
+    return clauses
 
 
 def _cells(plan: Plan, width: int) -> list[str]:
@@ -222,11 +242,10 @@ def _shapes(plan: Plan, width: int) -> list[str]:
 
 def _concurrency(plan: Plan) -> str:
     """Describe how many trials run at the same time, and what limits this number."""
-    limit = plan.space.limits.max_concurrent_trials
     number = count_noun(plan.concurrency, "trial")
     if plan.concurrency == plan.trials:
         return "all trials"
-    if limit is not None:
+    if plan.space.limits.max_concurrent_trials is not None:
         text = f"{number} (limits.max_concurrent_trials)"
         if plan.concurrency > plan.fitting_trials:
             text += f"; {plan.fitting_trials} fit, the others wait"

@@ -17,7 +17,7 @@ from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.key_types import ROWS
 from sweeps.space.sections.search_models import SchedulerSpec, Search
 
-from .samplers.sampler import Algorithm, Model, ReseededSampler, SamplerContext
+from .samplers.sampler import Algorithm, ReseededSampler, SamplerContext, SuggestingSampler
 from .schedulers.none import NoScheduler
 from .schedulers.scheduler import Scheduler
 
@@ -66,7 +66,7 @@ def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
     return NoScheduler(spec.max_t)
 
 
-def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSampler:
+def build_sampler(search: Search, context: SamplerContext) -> SuggestingSampler | ReseededSampler:
     """Build the sampler of a space. A user-defined sampler is imported first.
 
     Args:

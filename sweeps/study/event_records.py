@@ -154,7 +154,8 @@ def describe_error(error: Fault | ValidationError) -> str:
     if isinstance(error, Fault):
         return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
-    # The first part of the location is the record's `op_code`, or `events` in a batch.
+    # The first part of the location is `events` for a batch. In `journal_rules`, it is the
+    # `op_code` of the journal's record.
     place = ".".join(map(str, first["loc"][1:]))
     text = first["msg"].removeprefix("Value error, ")
     if place:

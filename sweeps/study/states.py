@@ -165,7 +165,7 @@ class TrialState:
         return datetime.datetime.fromtimestamp(self.started.time)
 
     @property
-    def ended(self) -> datetime.datetime | None:
+    def end_time(self) -> datetime.datetime | None:
         """End of the trial in local time; None if it has not ended."""
         return None if self.ended_at is None else datetime.datetime.fromtimestamp(self.ended_at)
 
@@ -267,7 +267,7 @@ class TrialState:
             "reason": self.reason,
             "error": self.error,
             "began": self.began.isoformat(timespec="seconds"),
-            "ended": self.ended and self.ended.isoformat(timespec="seconds"),
+            "ended": self.end_time and self.end_time.isoformat(timespec="seconds"),
         }
         optional = {  # left out if they are empty
             "final": result.final,

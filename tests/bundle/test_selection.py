@@ -50,21 +50,21 @@ def test_ensemble_is_never_worse_than_its_best_model(
     selection = selected(predictions, score, minimize, rounds)
     singles = [score(p) for p in predictions]
     assert (
-        selection.singles[selection.single]
+        selection.single_values[selection.single]
         == (min if minimize else max)(singles)
         == singles[selection.single]
     )
     assert (
-        selection.value <= selection.singles[selection.single]
+        selection.value <= selection.single_values[selection.single]
         if minimize
-        else selection.value >= selection.singles[selection.single]
+        else selection.value >= selection.single_values[selection.single]
     )
     assert (
         selection.value
         == score(chosen_by(predictions, selection.weights))
-        == (min if minimize else max)(selection.rounds)
+        == (min if minimize else max)(selection.round_values)
     )
-    assert 1 <= sum(selection.weights.values()) <= rounds == len(selection.rounds)
+    assert 1 <= sum(selection.weights.values()) <= rounds == len(selection.round_values)
     assert math.gcd(*selection.weights.values()) == 1 and list(
         selection.weights.values()
     ) == sorted(selection.weights.values(), reverse=True)
@@ -77,7 +77,7 @@ def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(
     selection = selected(predictions, mse, True, rounds)
     assert selection == select([p.copy() for p in predictions], mse, True, rounds)
     doubled = selected(predictions + [p.copy() for p in predictions], mse, True, rounds)
-    assert selection == dataclasses.replace(doubled, singles=selection.singles), (
+    assert selection == dataclasses.replace(doubled, single_values=selection.single_values), (
         "of equal models, the first is taken"
     )
 
@@ -95,7 +95,7 @@ def test_a_model_can_be_added_again() -> None:
     near, far = LABELS + 0.1, LABELS - 0.3
     selection = selected([far, near], mse, True, 4)
     assert selection.weights == {1: 3, 0: 1} and selection.single == 1
-    assert selection.value == pytest.approx(0, abs=1e-12) and selection.singles[
+    assert selection.value == pytest.approx(0, abs=1e-12) and selection.single_values[
         selection.single
     ] == pytest.approx(0.01)
 

@@ -119,7 +119,7 @@ def test_a_missing_file_is_named(store: Any, tmp_path: Path) -> None:
         store.get("single", tmp_path / "file")
     assert not (tmp_path / "file").exists()
     with pytest.raises(FileNotFoundError, match=f"{store.address} does not exist"):
-        store.copy(below(store, "copy"))
+        store.copy_to(below(store, "copy"))
 
 
 def test_files_and_folders_are_deleted_and_deleted_again(store: Any, local: Any) -> None:
@@ -138,7 +138,7 @@ def test_files_and_folders_are_deleted_and_deleted_again(store: Any, local: Any)
 
 def test_all_files_are_copied_to_another_address(store: Any, local: Any) -> None:
     store.put(local, "trials/a")
-    below(store, "trials/a").copy(below(store, "trials/b"))
+    below(store, "trials/a").copy_to(below(store, "trials/b"))
     assert store.files("trials/b") == store.files("trials/a") == {"one": 1, "b/two": 2}
 
 
@@ -198,7 +198,7 @@ def test_a_storage_that_does_not_answer_is_a_store_error(
         lambda: bucket_store.get("trials/a", tmp_path / "back"),
         lambda: bucket_store.file("trials/a/one"),
         lambda: bucket_store.files(),
-        lambda: bucket_store.copy(below(bucket_store, "copy")),
+        lambda: bucket_store.copy_to(below(bucket_store, "copy")),
         lambda: bucket_store.delete("trials/a"),
     )
     for request in requests:

@@ -152,7 +152,7 @@ def elastic(number: int, least: int, most: int) -> Request:
 
 def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound() -> None:
     four = {"a": {"CPU": 4.0}}
-    assert placed_first(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
+    assert placed_first(Cluster(four, []), [elastic(0, 1, 3)]).start_on == ("a", "a", "a")
     assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(
         elastic(0, 1, 4), ("w2",), ("a", "a")
     )
@@ -160,18 +160,20 @@ def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound() -> None:
         decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)])
         == KeepWaiting()
     ), "two are needed"
-    assert len(placed_first(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
+    assert len(placed_first(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start_on) == 4, (
+        "of all nodes"
+    )
 
 
 def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need() -> None:
     four = {"a": {"CPU": 4.0}}
-    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start_on) == 2
     three = [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]
-    assert len(placed_first(Cluster(four, []), three).start) == 2
-    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, (
+    assert len(placed_first(Cluster(four, []), three).start_on) == 2
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start_on) == 4, (
         "it cannot start now anyway"
     )
-    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, (
+    assert len(placed_first(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start_on) == 4, (
         "it never fits"
     )
 
@@ -305,7 +307,7 @@ def test_any_queue_is_served_in_order_within_each_node(
             else:
                 shape_ = shapes[action.request.id]
                 members = list(action.workers)
-                for number, node in enumerate(action.start):
+                for number, node in enumerate(action.start_on):
                     members.append(f"w{clock}-{number}")
                     workers[members[-1]] = WorkerState(
                         members[-1], node, shape_.per_worker, Phase.IDLE
@@ -365,7 +367,7 @@ def test_any_queue_is_served_in_order_within_each_node(
                 bool(coming),
             )
             assert placed is None or not (queue or coming), "another trial needs the resources"
-            for number, node in enumerate(placed.start if placed else ()):
+            for number, node in enumerate(placed.start_on if placed else ()):
                 workers[f"g{clock}-{number}"] = WorkerState(
                     f"g{clock}-{number}", node, shapes[what].per_worker, Phase.IDLE
                 )

@@ -78,8 +78,7 @@ def test_tune_asks_the_pool_directly() -> None:
     handle.train.remote()
     assert calls == [("0003", {"max_task_retries": -1})]
     assert callable(handle.stop.remote)
-    # This name is no attribute here.
-    assert callable(getattr(handle, "__ray_ready__").remote)  # noqa: B009
+    assert callable(handle.__ray_ready__.remote)
 
 
 @pytest.mark.integration

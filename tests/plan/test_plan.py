@@ -13,7 +13,9 @@ import pytest
 
 import sweeps
 from sweeps.plan import plan, render
+from sweeps.search.earlier_trials import EarlierSweep
 from sweeps.space import load
+from sweeps.space.sections.search_models import InitialPoint
 from tests import shipped_spaces
 
 SPACES = Path(sweeps.__file__).parent.parent / "search_spaces"
@@ -107,6 +109,25 @@ def test_the_plan_counts_the_configurations_of_a_portfolio(make: Any) -> None:
     space = replace(space, search=replace(space.search, portfolio="xgboost"))
     text = " ".join(render(plan(space, {"CPU": 2.0}), 200).split())
     assert "12; 5 are the default of the trainer and known good ones (xgboost)" in text
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ([None], "12; the first is an initial point; then one is suggested"),
+        ([(0.5,)], "12; one is suggested"),
+        ([(0.5,), None, None], "12; the first 2 are initial points; then one is suggested"),
+    ],
+)
+def test_the_plan_counts_only_initial_points_without_known_results(
+    known: Any, expected: str, make: Any
+) -> None:
+    space = make("params: {eta: {uniform: [0, 1]}}")
+    points = tuple(InitialPoint({}, values) for values in known)
+    space = replace(space, search=replace(space.search, initial_points=points))
+    earlier = (EarlierSweep("earlier", "runs/earlier", ()),)
+    text = " ".join(render(plan(space, {"CPU": 2.0}, earlier=earlier), 200).split())
+    assert expected in text
 
 
 def test_the_plan_of_the_smallest_sweep(make: Any) -> None:

@@ -58,11 +58,11 @@ def test_without_patience_all_rounds_are_trained_up_to_max_t() -> None:
 
 
 @given(st.integers(1, 2000), st.integers(1, 60), st.integers(1, 7))
-def test_resumable_rounds_are_reported_and_far_enough_apart(
+def test_renewal_rounds_are_reported_and_far_enough_apart(
     last: Any, distance: Any, factor: Any
 ) -> None:
     rounds = Rounds.of({}, last, None)
-    rounds_left = sorted(rounds.resumable(distance, factor))
+    rounds_left = sorted(rounds.renewal_rounds(distance, factor))
     assert set(rounds_left) - {0} <= set(rounds.reported)
     assert all(step % factor == 0 for step in rounds_left)
     assert all(b - a >= distance for a, b in itertools.pairwise(rounds_left))

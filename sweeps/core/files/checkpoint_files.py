@@ -162,9 +162,9 @@ def copy_checkpoint(source: str | Path, target: str) -> str:
         FileNotFoundError: `source` does not exist.
     """
     if store := _store(source):
-        copy = stores.open_store(target)
-        copy.delete()
-        store.copy(copy)
+        target_store = stores.open_store(target)
+        target_store.delete()
+        store.copy_to(target_store)
         return target
     with write_atomically(Path(target)) as part:
         shutil.copytree(source, part, copy_function=_link)

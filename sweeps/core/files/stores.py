@@ -135,7 +135,7 @@ class Store:
             return {}
         return {file.path.removeprefix(f"{root}/"): file.size for file in infos if file.is_file}
 
-    def copy(self, target: Store) -> None:
+    def copy_to(self, target: Store) -> None:
         """Copy all files to another address, inside the storage."""
         files = self.files()
         if not files:

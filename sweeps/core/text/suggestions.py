@@ -4,13 +4,13 @@ import difflib
 from collections.abc import Iterable
 
 
-def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
+def closest(name: object, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the valid name that is most similar to an unknown name.
 
     Return None if no valid name is similar enough.
 
     Args:
-        name: The unknown name.
+        name: The unknown name. A name that is not text is converted to text.
         valid: All valid names.
         cutoff: Smallest similarity that is enough, from 0 to 1 (see `difflib.get_close_matches`).
 
@@ -20,10 +20,11 @@ def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
     return next(iter(difflib.get_close_matches(str(name), list(valid), n=1, cutoff=cutoff)), None)
 
 
-def did_you_mean(name: str, valid: Iterable[str]) -> str:
+def did_you_mean(name: object, valid: Iterable[str], unmatched: str | None = None) -> str:
     """Return the end of an error message about an unknown name.
 
-    It suggests the most similar valid name, or lists all if none is similar.
+    It suggests the most similar valid name. If none is similar, it is `unmatched`, or by default a
+    list of all valid names.
 
     >>> did_you_mean("loguniforn", ["uniform", "loguniform"])
     'did you mean `loguniform`?'
@@ -32,4 +33,6 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """
     valid = list(valid)
     match = closest(name, valid)
-    return f"did you mean `{match}`?" if match is not None else "valid: " + ", ".join(valid)
+    if match is not None:
+        return f"did you mean `{match}`?"
+    return "valid: " + ", ".join(valid) if unmatched is None else unmatched

@@ -40,10 +40,10 @@ def column_suggestion(name: str, names: Iterable[str]) -> str:
     names = list(names)
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
-    hint = did_you_mean(name, names)
-    if hint.startswith("did") or len(names) <= 12:
-        return hint
-    return f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+    listed = None
+    if len(names) > 12:
+        listed = f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+    return did_you_mean(name, names, listed)
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:

@@ -98,16 +98,14 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
     if not isinstance(result, pd.DataFrame):
         result = np.asarray(result)
         result = pd.DataFrame(result.reshape(-1, 1) if result.ndim == 1 else result)
-        if names is not None and len(names) == result.shape[1]:
-            result.columns = list(names)
     if len(result) != rows:
         raise ValueError(f"the step returned {len(result)} rows for {rows} input rows")
-    if names is not None and result.shape[1] != len(names):
-        raise ValueError(
-            f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was "
-            "fitted"
-        )
     if names is not None:
+        if result.shape[1] != len(names):
+            raise ValueError(
+                f"the step returned {result.shape[1]} columns, but {len(names)} columns when it "
+                "was fitted"
+            )
         result = result.set_axis(list(names), axis=1)
     return result.reset_index(drop=True)
 

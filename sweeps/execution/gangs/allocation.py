@@ -125,7 +125,7 @@ def _choose_worker_to_close(request: Request, cluster: Cluster) -> WorkerState |
     action = place(request, replace(cluster, workers=rest)) if closable else None
     if action is None:
         return None
-    nodes = action.start if isinstance(action, Place) else (action.node,)
+    nodes = action.start_on if isinstance(action, Place) else (action.node,)
     need = dict(shape.per_worker) if shape else request.need
     # Under a limit, a worker on another node may have to be closed.
     candidates = [worker for worker in closable if worker.node in nodes] or closable
@@ -160,7 +160,7 @@ def growth(
     """
     if queue or trials_pending:
         return None
-    return place_most(Request(-1, {}, shape), cluster, shape.sizes[-1] - size, near=nodes)
+    return place_most(_unqueued(shape), cluster, shape.sizes[-1] - size, near=nodes)
 
 
 def largest_gang(shape: Shape, cluster: Cluster) -> int:
@@ -168,10 +168,14 @@ def largest_gang(shape: Shape, cluster: Cluster) -> int:
 
     The result is within the bounds of the shape.
     """
-    placed = place_most(
-        Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1]
-    )
-    return max(shape.workers, len(placed.start) if placed else 0)
+    empty = replace(cluster, workers=(), grants=())
+    placed = place_most(_unqueued(shape), empty, shape.sizes[-1])
+    return max(shape.workers, len(placed.start_on) if placed else 0)
+
+
+def _unqueued(shape: Shape) -> Request:
+    """Return a request that is in no queue. Only its shape is read, not its number and needs."""
+    return Request(-1, {}, shape)
 
 
 def _serve(request: Request, cluster: Cluster, others: Sequence[Request]) -> Place | Grant | None:
@@ -194,8 +198,8 @@ def _serve(request: Request, cluster: Cluster, others: Sequence[Request]) -> Pla
             break
         after = cluster_after(action, after)
     size = request.shape.workers
-    if added := place_most(request, after, request.shape.most - size):
-        size += len(added.workers) + len(added.start)
+    if added := place_most(request, after, request.shape.sizes[-1] - size):
+        size += len(added.workers) + len(added.start_on)
     return place_most(request, cluster, size)
 
 

@@ -115,6 +115,7 @@ class GangConnections:
                 disconnected = True
             except Exception:
                 log.exception("%s could not be disbanded", gang.id)
+        # A gang that is not connected may have workers that joined before the connection failed.
         if not disconnected and len(gang.workers) > 1:
             await asyncio.gather(*(self.ask_to_leave(worker) for worker in alive))
         for worker in gang.workers:
@@ -133,6 +134,7 @@ class GangConnections:
         if worker.lost is not None:
             return
         try:
+            # `worker.call` would run `leave` in a separate thread.
             await asyncio.wait_for(worker.actor.call.remote("leave"), DISBAND_WITHIN)
         except Exception as e:
             why = f"{worker.id} did not leave its gang: {describe(e)}"

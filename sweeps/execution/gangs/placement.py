@@ -49,12 +49,12 @@ class Place:
     Attributes:
         request: Request of the trial.
         workers: Ids of the idle workers.
-        start: One entry for each new worker: the id of the node on which this worker starts.
+        start_on: One entry for each new worker: the id of the node on which this worker starts.
     """
 
     request: Request
     workers: tuple[str, ...]
-    start: tuple[str, ...] = ()
+    start_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def cluster_after(action: Place | Grant, cluster: Cluster) -> Cluster:
     per_worker = action.request.shape.per_worker
     new = [
         WorkerState(f"new-{action.request.id}-{i}", node, per_worker, Phase.BUSY)
-        for i, node in enumerate(action.start)
+        for i, node in enumerate(action.start_on)
     ]
     old = [
         replace(worker, phase=Phase.BUSY) if worker.id in action.workers else worker

@@ -165,7 +165,7 @@ class WorkerPool:
         if growth is None:
             return []
         if clock.monotonic() - self.processes.failed_start <= START_AGAIN_AFTER:
-            growth = replace(growth, start=())
+            growth = replace(growth, start_on=())
         joining = self._take(growth)
         if reserve and all(worker.started.done() for worker in joining):
             return joining
@@ -302,7 +302,7 @@ class WorkerPool:
         """Return the workers of a gang, which are busy from now on. Start those that are new."""
         assert place.request.shape is not None
         workers = [self.processes.workers[name] for name in place.workers]
-        for node in place.start:
+        for node in place.start_on:
             started = self.processes.start(place.request.shape.per_worker, node)
             self._spawn(self._make_room(started))
             workers.append(started)

@@ -308,5 +308,4 @@ class _PoolTrial:
         self.train = _RemoteMethod(lambda: pool.step.options(max_task_retries=-1).remote(trial))
         self.stop = _RemoteMethod(lambda: ray.put(None))
         self.get_auto_filled_metrics = _RemoteMethod(lambda **_: {})
-        # Inside a class, Python would change the name `__ray_ready__` of an attribute.
-        setattr(self, "__ray_ready__", self.stop)  # noqa: B010
+        self.__ray_ready__ = self.stop

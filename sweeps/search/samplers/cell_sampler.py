@@ -21,7 +21,7 @@ from sweeps.study.record_reader import repeat_of
 from sweeps.study.trial_building import seed_of
 
 from .configuration_view import ByConfiguration
-from .sampler import Model, ReseededSampler, SamplerContext, independent_sampler
+from .sampler import ReseededSampler, SamplerContext, SuggestingSampler, independent_sampler
 from .trial_groups import History
 
 # Number of attempts in which the algorithm suggests the values of a trial; later ones are random.
@@ -56,7 +56,7 @@ class CellSampler(BaseSampler):
             from .warm_start import starting_points  # imports scipy
 
             self.starting_points = starting_points(context)
-        self.model: Model | None = None
+        self.model: SuggestingSampler | None = None
         self.optuna_sampler = independent_sampler()
         algorithm = build_sampler(space.search, context)
         if isinstance(algorithm, ReseededSampler):

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .sampler import Model, ReseededSampler, SamplerContext
+from .sampler import ReseededSampler, SamplerContext, SuggestingSampler
 
 log = logging.getLogger(__name__)
 
 
 def build_foreign(
     name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext
-) -> Model | ReseededSampler:
+) -> SuggestingSampler | ReseededSampler:
     """Build a user-defined sampler.
 
     If this is a sampler of Optuna, it is built again for each trial, with the seed of the trial.

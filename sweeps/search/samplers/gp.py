@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool
 
 from sweeps.space.sections.key_types import AtLeast1
 
-from .sampler import Algorithm, Model, SamplerContext
+from .sampler import Algorithm, SamplerContext, SuggestingSampler
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Gp(Algorithm):
         ),
     ] = False
 
-    def build(self, context: SamplerContext) -> Model:
+    def build(self, context: SamplerContext) -> SuggestingSampler:
         """Build the model."""
         from .gp_model import GpModel
 

@@ -83,7 +83,7 @@ class GpModel:
     def suggest(
         self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
     ) -> dict[str, Key]:
-        """Return values by dimension; see `Model.suggest`.
+        """Return values by dimension; see `SuggestingSampler.suggest`.
 
         If this call fits kernels, it records the fitted parameters as a system attribute of the
         trial that is being sampled.

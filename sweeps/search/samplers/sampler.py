@@ -1,9 +1,9 @@
 """Interfaces of samplers. There are two kinds of samplers.
 
-A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` builds an Optuna
-sampler for each trial. An `Algorithm`, such as `Tpe`, has options and builds a `Model` or a
-`ReseededSampler`. Algorithm classes are cheap to import, because only their method `build` imports
-numpy, SciPy and Optuna.
+A `SuggestingSampler` suggests values from the reports of earlier trials. A `ReseededSampler` builds
+an Optuna sampler for each trial. An `Algorithm`, such as `Tpe`, has options and builds a
+`SuggestingSampler` or a `ReseededSampler`. Algorithm classes are cheap to import, because only
+their method `build` imports numpy, SciPy and Optuna.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .trial_groups import History
 
 
-class Model(Protocol):
+class SuggestingSampler(Protocol):
     """Interface of a sampler that suggests values based on earlier trials.
 
     Any class with the method `suggest` can be such a sampler.
@@ -129,7 +129,7 @@ class Algorithm(ABC):
     package: ClassVar[str | None] = None
 
     @abstractmethod
-    def build(self, context: SamplerContext) -> Model | ReseededSampler:
+    def build(self, context: SamplerContext) -> SuggestingSampler | ReseededSampler:
         """Build the sampler of a sweep.
 
         Args:

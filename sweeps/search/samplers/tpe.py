@@ -10,7 +10,7 @@ from pydantic import Field
 
 from sweeps.space.sections.key_types import AtLeast0, AtLeast1
 
-from .sampler import Algorithm, Model, SamplerContext
+from .sampler import Algorithm, SamplerContext, SuggestingSampler
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Tpe(Algorithm):
         ),
     ] = 16
 
-    def build(self, context: SamplerContext) -> Model:
+    def build(self, context: SamplerContext) -> SuggestingSampler:
         """Build the model."""
         from .tpe_model import TpeModel
 

@@ -60,7 +60,7 @@ class TpeModel:
     def suggest(
         self, history: History, cell: Mapping[str, Key], rng: np.random.RandomState
     ) -> dict[str, Key]:
-        """Return values by dimension; see `Model.suggest`.
+        """Return values by dimension; see `SuggestingSampler.suggest`.
 
         In two cases, return {}, so that all values of the trial are random: no level has enough
         trials, or the trial belongs to the fraction of trials that are random (`random_fraction`).

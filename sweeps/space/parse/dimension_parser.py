@@ -41,6 +41,8 @@ DEPENDENT = (
     "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, "
     "and compute the value in the loop: lower + fraction * (upper - lower)"
 )
+# Value of the argument `values` where the keys of a mapping may be names of parameters.
+NAMES = ""
 MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not valid
 
 
@@ -94,15 +96,14 @@ class DimensionParser:
             return {key: self._option(child) for key, child in node.items()}
         return self.anything(node) if node.is_map or node.is_list else node.value
 
-    def domain(self, node: Node, values: str = "") -> str | None:
+    def domain(self, node: Node, values: str = NAMES) -> str | None:
         """Find out whether a mapping is a domain, such as `{grid: [1, 2]}`.
 
         Args:
             node: Value in the space file. If it is not a mapping, it is a constant.
             values: Values that a domain may have at this place: "anything", "integers", "floats" or
                 "options". A mapping in another tool's form, such as `{min: 0, max: 1}`, is then a
-                problem. With "", such a mapping is a constant, because its keys may be names of
-                parameters.
+                problem. With `NAMES`, such a mapping is a constant.
 
         Returns:
             The kind of domain, such as "grid". None for a constant. MALFORMED for a mapping that

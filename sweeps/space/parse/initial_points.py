@@ -62,7 +62,7 @@ class InitialPointsParser:
             if name == VALUE:
                 continue
             if name not in self.dims:
-                hint = did_you_mean(str(name), [*self.dims, VALUE])
+                hint = did_you_mean(name, [*self.dims, VALUE])
                 node.wrong(f"the space has no dimension `{name}`; {hint}", child.at)
                 continue
             try:

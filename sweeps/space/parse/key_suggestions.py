@@ -337,21 +337,22 @@ def our_name(place: str, name: Scalar) -> str | None:
     return None
 
 
-def suggest(place: str, name: Scalar, valid: Iterable[str]) -> str:
+def suggest(place: str, name: Scalar, valid: Iterable[str], unmatched: str | None = None) -> str:
     """Return the end of a message about an unknown name, such as "did you mean `asha`?".
 
-    It suggests the space file's word for another tool's name, else a similar valid name, else all
-    valid names.
+    It suggests the space file's word for another tool's name, else a similar valid name. If there
+    is neither, see `did_you_mean`.
 
     Args:
         place: Place of the name in the space file, such as "scheduler.name". If `SUGGESTIONS` does
             not have this place, names of other tools are not looked up.
         name: The name as the user wrote it.
         valid: The valid names at this place.
+        unmatched: The text if there is nothing to suggest; None for a list of all valid names.
     """
     valid = list(valid)
     by_normalized = {normalize(word): word for word in valid}
     word = our_name(place, name) or by_normalized.get(normalize(str(name)))
     if word is None:
-        return did_you_mean(str(name), valid)
+        return did_you_mean(name, valid, unmatched)
     return word if " " in word else f"did you mean `{word}`?"

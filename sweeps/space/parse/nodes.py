@@ -103,7 +103,7 @@ class Node:
     Attributes:
         value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and
             whose keys are plain values.
-        mark: Place where the value begins.
+        mark: Place where the value begins. Messages about a wrong value name this place.
         raw: Text of a scalar. If the file has quotes around the scalar, this text has single
             quotes. "" for lists and mappings.
         key_mark: Place of the value's key in its mapping. None for values without such a place.
@@ -120,7 +120,10 @@ class Node:
 
     @property
     def at(self) -> Mark:
-        """The place of the value's key. For an item of a list, the place where the value begins."""
+        """The place of the value's key, for messages about a wrong or superfluous key.
+
+        For an item of a list, the place where the value begins.
+        """
         return self.key_mark or self.mark
 
     @property

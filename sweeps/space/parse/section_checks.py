@@ -14,7 +14,7 @@ from sweeps.space.sections.data_models import FOLD_FORMS, SPLIT_FORMS, DataKeys
 from sweeps.space.sections.search_models import Objective
 from sweeps.space.sections.trainer_models import LoopKeys
 
-from .key_suggestions import our_name, suggest
+from .key_suggestions import suggest
 from .nodes import Node
 from .parameter_checks import mismatch
 
@@ -158,11 +158,8 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
         valid: The valid words.
     """
     text = f"must be {rule_of({'enum': list(valid)})}, got {node.show()}"
-    hint = suggest(place, node.value, valid)
-    # Without a similar word, the hint lists the valid words, which the text has already.
-    if hint.startswith("did") or our_name(place, node.value):
-        text += f"; {hint}"
-    return text
+    hint = suggest(place, node.value, valid, unmatched="")  # the text lists the valid words
+    return f"{text}; {hint}" if hint else text
 
 
 def domains_in(node: Node) -> list[Node]:

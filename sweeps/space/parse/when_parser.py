@@ -179,7 +179,7 @@ def option_of(dim: Dimension, node: Node) -> Key:
         is_scalar = option.value is None or isinstance(option.value, (bool, int, float, str))
         if not is_scalar:
             return option.key
-    hint = did_you_mean(str(plain), [yaml_text(option.key) for option in dim.options])
+    hint = did_you_mean(plain, [yaml_text(option.key) for option in dim.options])
     raise InvalidConditionValue(f"must be an option of {dim.name}; {hint}", node)
 
 
@@ -280,7 +280,7 @@ class WhenParser:
                 if nested:
                     hint = did_you_mean(nested[0], nested)
                 else:
-                    hint = did_you_mean(str(name), others or ["none"])
+                    hint = did_you_mean(name, others or ["none"])
                 text = f"`when` names an unknown dimension: `{name}`; {hint}"
             node.wrong(text, node.value["when"].value[name].at)
         if self._unresolved:

@@ -320,7 +320,8 @@ def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
     values = dict(data)
     source = values.get("train")
     if isinstance(source, Mapping):
-        ((values["train"], values["args"]),) = source.items()
+        ((function, arguments),) = source.items()
+        values |= {"train": function, "args": arguments}
     elif source is not None:
         values["args"] = {}
     return replace(spec, **values)

@@ -197,7 +197,7 @@ class SearchSections:
             if owners := _owners("sampler", name):
                 hint = f"`{name}` is an option of {', '.join(owners)}"
             else:
-                hint = did_you_mean(str(name), known) if known else f"{algorithm} has no options"
+                hint = did_you_mean(name, known) if known else f"{algorithm} has no options"
             child.wrong_key(f"unknown option of {algorithm}; {hint}")
         check(plugin_registry.built_in("sampler", algorithm), replace(options, value=known_nodes))
 

@@ -8,7 +8,7 @@ from sweeps.core.resources import ELASTIC
 from sweeps.core.text.suggestions import closest, did_you_mean
 from sweeps.space.model.domains import RULES
 from sweeps.space.model.templates import Sections, Template
-from sweeps.space.parse.dimension_parser import Read
+from sweeps.space.parse.dimension_parser import NAMES, Read
 from sweeps.space.parse.key_suggestions import suggest
 from sweeps.space.parse.nodes import INVALID, Node, Problems
 from sweeps.space.parse.parameter_checks import mismatch
@@ -103,9 +103,8 @@ class SpaceParser(ChainParser):
         sections = {}
         for key, child in node.items():
             if key not in parsers:
-                hint = suggest("space", key, SECTIONS)
-                if hint.startswith("valid"):
-                    hint += "; put a parameter of the loop under `params`"
+                listed = f"valid: {', '.join(SECTIONS)}; put a parameter of the loop under `params`"
+                hint = suggest("space", key, SECTIONS, listed)
                 self.problems.add(child.at, f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = parsers[key](child)
@@ -131,9 +130,10 @@ class SpaceParser(ChainParser):
         def mapping(node: Node) -> Template:
             if node.value is not None and not node.is_map:
                 return node.wrong(f"must be a mapping {form}, got {node.show()}")
+            # `domain` has added a problem for `when`, which is allowed only beside a domain.
             return {key: read(child, key) for key, child in node.items() if key != "when"}
 
-        return self.value(node, mapping, values="")
+        return self.value(node, mapping, values=NAMES)
 
     def _parameter(self, node: Node, name: Scalar) -> Template:
         """Parse and check the value of one parameter."""
@@ -156,11 +156,12 @@ class SpaceParser(ChainParser):
         elif name in known:
             self.check_values(known[name], node, template)
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
-            hint = did_you_mean(name, known)
+            listed = None
             hidden = len(known) - MOST_NAMES
-            if hint.startswith("valid") and hidden > 0:
+            if hidden > 0:
                 names = ", ".join(list(known)[:MOST_NAMES])
-                hint = f"valid: {names} and {hidden} more, which `sweeps schema` lists"
+                listed = f"valid: {names} and {hidden} more, which `sweeps schema` lists"
+            hint = did_you_mean(name, known, listed)
             node.wrong_key(f"is not a parameter of {self.trainer}; {hint}")
 
     def _scaling_key(self, node: Node, key: Scalar) -> Template:

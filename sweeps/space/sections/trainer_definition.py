@@ -194,9 +194,7 @@ def _broken_rules(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return a pair (key, message) for each key of a literal that breaks a rule."""
     valid = list(TrainerDefinition.__dataclass_fields__)
     problems = [
-        (str(key), f"unknown key; {did_you_mean(str(key), valid)}")
-        for key in value
-        if key not in valid
+        (str(key), f"unknown key; {did_you_mean(key, valid)}") for key in value if key not in valid
     ]
     try:
         adapter(TrainerDefinition).validate_python(

@@ -175,7 +175,7 @@ class TrainerSection:
         for key, child in node.items():
             if key not in known:
                 valid = [*known, *key_names(TrainerKeys)]
-                child.wrong_key(f"unknown key; {did_you_mean(str(key), valid)}")
+                child.wrong_key(f"unknown key; {did_you_mean(key, valid)}")
             elif not report_domains(child):
                 for text in self._option_problems(known[key], child):
                     child.wrong(text)

@@ -74,6 +74,7 @@ def node_of(value: Plain, place: Callable[[str], Mark], path: str = "") -> Node:
         return Node([inside(i, child) for i, child in enumerate(value)], mark)
     raw = flow(value)
     if isinstance(value, str) and raw != value:
+        # A raw text in quotes has single quotes; see `Node.raw`.
         raw = "'" + value.replace("'", "''") + "'"
     return Node(value, mark, raw=raw)
 
