@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import TypeGuard
-from xml.etree import ElementTree
+
+from tests.coverage_contexts import OUTCOMES
 
 ROOT = Path(__file__).parents[1]
 SHORT = (
@@ -35,7 +36,7 @@ QUICK = f"not slow and {SHORT}"
 WHOLE_SWEEPS = ("tests/test_cli.py", "tests/test_quickstart.py", "tests/test_control.py")
 # A module with fewer possible mutants is not drawn.
 MIN_MUTANTS = 15
-# Time for the tests of one mutant, in seconds. A mutant that takes longer hangs, which is noticed.
+# Time for the tests of one mutant, in seconds. A mutant that takes longer counts as not caught.
 TIMEOUT = 240
 COMPARISONS = {
     ast.Eq: "!=",
@@ -189,13 +190,12 @@ class Tests:
 
     def __init__(self, copies: list[Path], files: list[str], paths: list[str]) -> None:
         self.copy = copies[0]
-        # Seconds by the name that coverage gives to the context of a test. Tests that fail without
-        # a change are left out.
+        # Seconds by node id. Tests that fail without a change are left out.
         self.seconds: dict[str, float] = {}
-        # Contexts of the tests that execute a line, by file and number of the line.
-        self.contexts: dict[tuple[str, int], set[str]] = {}
-        test_files = sorted((self.copy / "tests").rglob("test_*.py"))
-        paths = paths or [str(path.relative_to(self.copy)) for path in test_files]
+        # Node ids of the tests that execute a line, by file and number of the line.
+        self.tests: dict[tuple[str, int], set[str]] = {}
+        all_files = sorted((self.copy / "tests").rglob("test_*.py"))
+        paths = paths or [str(path.relative_to(self.copy)) for path in all_files]
         shares = [paths[number :: len(copies)] for number in range(len(copies))]
         with ThreadPoolExecutor(len(copies)) as pool:
             list(pool.map(self._run_share, copies, [files] * len(copies), shares))
@@ -203,27 +203,20 @@ class Tests:
     def _run_share(self, copy: Path, files: list[str], paths: list[str]) -> None:
         config = copy / ".coveragerc"
         config.write_text(
-            f"[run]\ndynamic_context = test_function\ninclude = {','.join(files)}\n"
+            f"[run]\ninclude = {','.join(files)}\n"
             "disable_warnings = no-data-collected, module-not-measured\n"
         )
         command = ["-m", "coverage", "run", "--rcfile", str(config), "-m", "pytest", "-q"]
-        command += ["--continue-on-collection-errors", "-m", QUICK]
-        results = copy / "tests.xml"
-        run(copy, [*command, f"--junitxml={results}", *paths], timeout=3600)
-        seconds: dict[str, float] = {}
-        failed = set()
-        for case in ElementTree.parse(results).iter("testcase"):
-            name = case.attrib["name"].partition("[")[0]
-            context = f"{case.attrib['classname']}.{name}"
-            seconds[context] = seconds.get(context, 0) + float(case.attrib["time"])
-            if case.find("failure") is not None or case.find("error") is not None:
-                failed.add(context)
-                print(f"fails without a change: {context}", flush=True)
-        self.seconds |= {
-            context: time for context, time in seconds.items() if context not in failed
-        }
-        for line, contexts in _contexts_by_line(copy / ".coverage", copy, files).items():
-            self.contexts.setdefault(line, set()).update(contexts)
+        command += ["--continue-on-collection-errors", "-p", "tests.coverage_contexts", "-m", QUICK]
+        run(copy, [*command, *paths], timeout=3600)
+        outcomes = json.loads((copy / OUTCOMES).read_text())
+        for node, (seconds, has_failed) in outcomes.items():
+            if has_failed:
+                print(f"fails without a change: {node}", flush=True)
+            else:
+                self.seconds[node] = seconds
+        for line, nodes in _tests_by_line(copy / ".coverage", copy, files).items():
+            self.tests.setdefault(line, set()).update(nodes)
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the node ids of the tests that execute a line, the fastest first.
@@ -231,10 +224,9 @@ class Tests:
         If none does in the process of the tests, these are all tests that name the module, and
         tests of whole sweeps.
         """
-        contexts = self.contexts.get((mutant.file, mutant.line), set())
-        known = sorted((context for context in contexts if context in self.seconds), key=self._cost)
-        if known:
-            return [self._node(context) for context in known]
+        nodes = self.tests.get((mutant.file, mutant.line), set()) & self.seconds.keys()
+        if nodes:
+            return sorted(nodes, key=self.seconds.__getitem__)
         dotted = mutant.file.removesuffix(".py").replace("/", ".")
         package, _, name = dotted.rpartition(".")
         imports = rf"from {re.escape(package)} import .*\b{name}\b"
@@ -243,19 +235,8 @@ class Tests:
         naming = [file for file in files if pattern.search(file.read_text())]
         return [*(str(file.relative_to(self.copy)) for file in naming), *WHOLE_SWEEPS]
 
-    def _cost(self, context: str) -> float:
-        return self.seconds[context]
 
-    def _node(self, context: str) -> str:
-        parts = context.split(".")
-        for end in range(len(parts) - 1, 0, -1):
-            file = Path(*parts[:end]).with_suffix(".py")
-            if (self.copy / file).is_file():
-                return "::".join([str(file), *parts[end:]])
-        raise ValueError(context)
-
-
-def _contexts_by_line(data: Path, copy: Path, files: list[str]) -> dict[tuple[str, int], set[str]]:
+def _tests_by_line(data: Path, copy: Path, files: list[str]) -> dict[tuple[str, int], set[str]]:
     from coverage.numbits import numbits_to_nums
 
     lines: dict[tuple[str, int], set[str]] = {}
@@ -265,11 +246,11 @@ def _contexts_by_line(data: Path, copy: Path, files: list[str]) -> dict[tuple[st
             "join file on file.id = line_bits.file_id "
             "join context on context.id = line_bits.context_id where context.context != ''"
         )
-        for path, context, bits in rows:
+        for path, node, bits in rows:
             file = Path(path).relative_to(copy).as_posix()
             if file in files:
                 for line in numbits_to_nums(bits):
-                    lines.setdefault((file, line), set()).add(context)
+                    lines.setdefault((file, line), set()).add(node)
     return lines
 
 
@@ -292,7 +273,7 @@ def run(copy: Path, arguments: list[str], timeout: float) -> int | None:
 
 
 def outcome(copy: Path, mutant: Mutant, nodes: list[str]) -> str:
-    """Run the tests of a mutant. Return `caught`, `hangs` or `not caught`."""
+    """Run the tests of a mutant. Return `caught`, `too slow` or `not caught`."""
     file = copy / mutant.file
     original = file.read_bytes()
     file.write_bytes(mutant.apply(original))
@@ -302,8 +283,9 @@ def outcome(copy: Path, mutant: Mutant, nodes: list[str]) -> str:
     finally:
         file.write_bytes(original)
     if status is None:
-        return "hangs"
-    return "not caught" if status in (0, 5) else "caught"
+        return "too slow"
+    # 1: a test has failed; 2: a file of tests cannot be imported.
+    return "caught" if status in (1, 2) else "not caught"
 
 
 def copy_project(folder: Path) -> Path:
@@ -326,7 +308,7 @@ def copy_project(folder: Path) -> Path:
 def report(seed: int, results: list[tuple[Mutant, str]]) -> str:
     """Return the report as Markdown."""
     files = sorted({mutant.file for mutant, _ in results})
-    noticed = sum(word in ("caught", "hangs") for _, word in results)
+    noticed = sum(word == "caught" for _, word in results)
     lines = [
         "# Mutants",
         "",
@@ -339,11 +321,11 @@ def report(seed: int, results: list[tuple[Mutant, str]]) -> str:
     ]
     for file in files:
         words = [word for mutant, word in results if mutant.file == file]
-        count = sum(word in ("caught", "hangs") for word in words)
+        count = sum(word == "caught" for word in words)
         lines.append(f"| `{file}` | {len(words)} | {count} |")
     lines += ["", "Changes that no test noticed:", "", "| line | before | after |", "|---|---|---|"]
     for mutant, word in results:
-        if word not in ("caught", "hangs"):
+        if word != "caught":
             before, after = (
                 " ".join(text.split()).replace("|", "\\|")[:70]
                 for text in (mutant.before, mutant.after)
