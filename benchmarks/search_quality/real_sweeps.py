@@ -73,9 +73,9 @@ def best_by_time(record: Record) -> list[tuple[float, float]]:
     sign = 1 if record.objectives.minimize else -1
     began = min(t.began for t in record.trials if t.began is not None)
     ends = sorted(
-        (t.ended, t.result.value)
+        (t.end_time, t.result.value)
         for t in record.trials
-        if t.ended is not None and t.result.value is not None
+        if t.end_time is not None and t.result.value is not None
     )
     best: list[tuple[float, float]] = []
     for ended, value in ends:
