@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,23 @@ def test_freed_checkpoints_are_shown(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(shown.as_text())
     assert shown.to_json()["freed"] == freed
     assert read_result(tmp_path) == shown
+
+
+@pytest.mark.parametrize("uri", ["sqlite:////runs/mlflow.db", "sqlite:////my runs/a.db", None])
+@pytest.mark.parametrize("bundle", [Path("/runs/x-1/bundle"), None])
+@pytest.mark.parametrize("reason", ["interrupted", None])
+def test_the_next_commands_exist(uri: str | None, bundle: Path | None, reason: str | None) -> None:
+    mlflow = {} if uri is None else result().mlflow | {"tracking_uri": uri}
+    text = result_text.format_result(result(mlflow=mlflow, bundle=bundle, reason=reason))
+    lines = [line.strip() for line in text.partition("\nnext:\n")[2].splitlines()]
+    assert lines
+    for line in lines:
+        program, verb, *arguments = shlex.split(line, comments=True)
+        if program.endswith("sweeps"):
+            cli.main.commands[verb].make_context(verb, arguments)
+        else:
+            assert [program, verb, *arguments[:1]] == ["mlflow", "server", "--backend-store-uri"]
+            assert arguments[1:] == [uri]
 
 
 def test_the_next_command_can_be_pasted() -> None:

@@ -138,7 +138,9 @@ class Dashboard:
                 problems.append(f"{name}: {e}")
         summaries.sort(key=lambda summary: summary.began, reverse=True)
         problems += [str(problem) for summary in summaries for problem in summary.problems]
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(self.root)
+        uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+        if not uri and (self.root / "mlflow.db").is_file():
+            uri = default_uri(self.root)
         return render(
             "list.html",
             root=self.root,

@@ -167,7 +167,7 @@ def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
     facts = [(name, count_states(summary.trials) or "none")]
     if summary.best is not None:
         trial, value = summary.best
-        facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))
+        facts.append((f"best {summary.metric or 'value'}, trial {trial}", value_text(value)))
     facts.append(("algorithm", summary.algorithm or ""))
     facts.append(("began", time_text(summary.began)))
     if summary.result is not None:

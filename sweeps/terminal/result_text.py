@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,9 +125,9 @@ def _next_commands(result: SweepResult, unexported: bool) -> Iterator[str]:
     command = f"{sweeps} ui"
     if relative_path(root) != DEFAULT_ROOT:
         command += f" --dir {shell_quoted(root)}"
-    if uri != f"sqlite:///{root / 'mlflow.db'}":
-        command += f" --tracking-uri {uri}"
     yield command
+    if uri != f"sqlite:///{root / 'mlflow.db'}":
+        yield f"mlflow server --backend-store-uri {shlex.quote(uri)}"
 
 
 def format_freed(freed: dict[str, int], done: str = "freed") -> str:

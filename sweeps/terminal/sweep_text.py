@@ -130,7 +130,7 @@ def _state_line(sweep: SweepSummary) -> str:
         reason = sweep.result.reason
         early = f" ({reason})" if reason not in (None, sweep.state) else ""
     return (
-        f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started "
+        f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total or '?'}; started "
         f"{format_age(time.time() - sweep.began)} ago"
     )
 

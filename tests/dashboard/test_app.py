@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
+from sweeps.cli import main
 from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.sweep_folder import COMMANDS
@@ -71,6 +73,8 @@ def test_the_start_page_lists_the_sweeps(root: Any) -> None:
 
 def test_the_start_page_leads_to_mlflow(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert "mlflow" not in client(root).get("/api/sweeps").text.lower()
+    (root / "mlflow.db").touch()
     command = f"mlflow server --backend-store-uri sqlite:///{root / 'mlflow.db'}"
     assert command in html.unescape(client(root).get("/api/sweeps").text)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.org/x")
@@ -295,3 +299,5 @@ def test_a_damaged_sweep_is_shown_with_the_reason(root: Any) -> None:
     assert NAME in server.get("/api/sweeps").text
     (root / NAME / "origin.json").write_text("[]")
     assert server.get("/api/sweeps").status_code == server.get(AT).status_code == 200
+    for text in (server.get(AT).text, CliRunner().invoke(main, ["show", str(root / NAME)]).output):
+        assert NAME in text and "None" not in text

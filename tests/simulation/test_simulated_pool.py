@@ -69,6 +69,7 @@ def swept(
     return search
 
 
+@pytest.mark.timeout(60)
 def test_a_thousand_trials_on_twenty_nodes(make_space: Any, tmp_path: Path) -> None:
     pool = SimulatedPool(nodes_of(17, GPUS, OTHERS), LOOP)
     search = swept(make_space, tmp_path, pool, 160, max_trials=1000)
