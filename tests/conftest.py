@@ -29,6 +29,9 @@ from tests.waiting import wait_until
 
 # A busy machine takes longer than 200 ms for a case now and then; pytest has a limit for each test
 hypothesis.settings.register_profile("sweeps", deadline=None)
+hypothesis.settings.register_profile(
+    "no-shrinking", deadline=None, phases=set(hypothesis.Phase) - {hypothesis.Phase.shrink}
+)
 hypothesis.settings.load_profile("sweeps")
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
 # Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts

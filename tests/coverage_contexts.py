@@ -1,6 +1,7 @@
-"""Plugin of pytest that tells coverage which test runs, and stores the time of each test.
+"""Plugin of pytest that records the lines of each test, and stores the time of each test.
 
-Coverage itself would take a property test for a function of Hypothesis.
+The recorded lines have the node id of the test as context. Coverage itself would take a property
+test for a function of Hypothesis.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from pathlib import Path
 import pytest
 from coverage import Coverage
 
-# File in the working folder: (seconds, True if the test has failed) of each test, by node id.
+# Files in the working folder: the configuration of coverage, and (seconds, True if the test has
+# failed) of each test, by node id.
+CONFIG = "contexts.coveragerc"
 OUTCOMES = "outcomes.json"
 _outcomes: dict[str, tuple[float, bool]] = {}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start coverage in each process that runs tests; pytest-xdist gives it a name."""
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        name = workerinput["workerid"]
+        Coverage(config_file=CONFIG, data_file=f".coverage.{name}").start()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,5 +46,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the times of all tests."""
-    Path(OUTCOMES).write_text(json.dumps(_outcomes))
+    """Save the lines in each process that runs tests, and the times of all tests in the first."""
+    coverage = Coverage.current()
+    if coverage is None:
+        Path(OUTCOMES).write_text(json.dumps(_outcomes))
+        return
+    coverage.stop()
+    coverage.save()

@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import Queue
 from typing import TypeGuard
 
-from tests.coverage_contexts import OUTCOMES
+from tests import coverage_contexts
 
 ROOT = Path(__file__).parents[1]
 SHORT = (
@@ -34,6 +34,8 @@ SHORT = (
 QUICK = f"not slow and {SHORT}"
 # Tests of lines that only other processes execute, such as those of commands.
 WHOLE_SWEEPS = ("tests/test_cli.py", "tests/test_quickstart.py", "tests/test_control.py")
+# Options of pytest, as in `make test`.
+PROCESSES = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider")
 # A module with fewer possible mutants is not drawn.
 MIN_MUTANTS = 15
 # Time for the tests of one mutant, in seconds. A mutant that takes longer counts as not caught.
@@ -180,43 +182,34 @@ def draw(seed: int, modules: int, mutants: int) -> list[Mutant]:
 class Tests:
     """The quick tests, with the lines that each of them executes.
 
-    Each copy of the project runs a share of the test files, all at the same time.
+    They run as in `make test`, in two processes.
 
     Args:
-        copies: Copies of the project.
+        copy: A copy of the project, in which the tests run.
         files: Files of which the lines are recorded.
         paths: Test files to run; all if empty.
     """
 
-    def __init__(self, copies: list[Path], files: list[str], paths: list[str]) -> None:
-        self.copy = copies[0]
-        # Seconds by node id. Tests that fail without a change are left out.
-        self.seconds: dict[str, float] = {}
-        # Node ids of the tests that execute a line, by file and number of the line.
-        self.tests: dict[tuple[str, int], set[str]] = {}
-        all_files = sorted((self.copy / "tests").rglob("test_*.py"))
-        paths = paths or [str(path.relative_to(self.copy)) for path in all_files]
-        shares = [paths[number :: len(copies)] for number in range(len(copies))]
-        with ThreadPoolExecutor(len(copies)) as pool:
-            list(pool.map(self._run_share, copies, [files] * len(copies), shares))
-
-    def _run_share(self, copy: Path, files: list[str], paths: list[str]) -> None:
-        config = copy / ".coveragerc"
-        config.write_text(
+    def __init__(self, copy: Path, files: list[str], paths: list[str]) -> None:
+        self.copy = copy
+        (copy / coverage_contexts.CONFIG).write_text(
             f"[run]\ninclude = {','.join(files)}\n"
             "disable_warnings = no-data-collected, module-not-measured\n"
         )
-        command = ["-m", "coverage", "run", "--rcfile", str(config), "-m", "pytest", "-q"]
-        command += ["--continue-on-collection-errors", "-p", "tests.coverage_contexts", "-m", QUICK]
-        run(copy, [*command, *paths], timeout=3600)
-        outcomes = json.loads((copy / OUTCOMES).read_text())
-        for node, (seconds, has_failed) in outcomes.items():
-            if has_failed:
-                print(f"fails without a change: {node}", flush=True)
-            else:
-                self.seconds[node] = seconds
-        for line, nodes in _tests_by_line(copy / ".coverage", copy, files).items():
-            self.tests.setdefault(line, set()).update(nodes)
+        command = ["-m", "pytest", "-q", "-p", "tests.coverage_contexts", "-m", QUICK, *PROCESSES]
+        run(copy, [*command, "--continue-on-collection-errors", *paths], timeout=3600)
+        outcomes = json.loads((copy / coverage_contexts.OUTCOMES).read_text())
+        # Seconds by node id. Tests that fail without a change are left out.
+        self.seconds = {
+            node: time for node, (time, has_failed) in outcomes.items() if not has_failed
+        }
+        for node in outcomes.keys() - self.seconds.keys():
+            print(f"fails without a change: {node}", flush=True)
+        # Node ids of the tests that execute a line, by file and number of the line.
+        self.tests: dict[tuple[str, int], set[str]] = {}
+        for data in copy.glob(".coverage.*"):
+            for line, nodes in _tests_by_line(data, copy, files).items():
+                self.tests.setdefault(line, set()).update(nodes)
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the node ids of the tests that execute a line, the fastest first.
@@ -278,7 +271,8 @@ def outcome(copy: Path, mutant: Mutant, nodes: list[str]) -> str:
     original = file.read_bytes()
     file.write_bytes(mutant.apply(original))
     try:
-        options = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        options = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        options += ["--hypothesis-profile", "no-shrinking"]  # which would take most of the time
         status = run(copy, [*options, "-m", SHORT, *nodes], TIMEOUT)
     finally:
         file.write_bytes(original)
@@ -346,7 +340,7 @@ def main() -> None:
     mutants = draw(options.seed, options.modules, options.mutants)
     with tempfile.TemporaryDirectory() as folder:
         copies = [copy_project(Path(folder, str(number))) for number in range(2)]
-        tests = Tests(copies, sorted({mutant.file for mutant in mutants}), options.tests)
+        tests = Tests(copies[0], sorted({mutant.file for mutant in mutants}), options.tests)
         free: Queue[Path] = Queue()
         for copy in copies:
             free.put(copy)
