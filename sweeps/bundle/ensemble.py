@@ -354,16 +354,12 @@ class EnsembleExport:
             )
 
     def _check_rows(self, infos: Sequence[DatasetInfo]) -> pd.DataFrame:
-        """Return the rows for the check of the bundle, with the features of all members.
-
-        The features have the order of the data's sources.
-        """
+        """Return the check rows with the features of all members, in the order of the sources."""
         member_columns = {name: info.check[name] for info in infos for name in info.features}
-        ordered = {}
+        ordered: dict[str, pd.Series] = {}
         for source in self.variants.sources.values():
-            for name in source.features:
-                if name in member_columns:
-                    ordered[name] = member_columns[name]
+            names = [name for name in source.features if name in member_columns]
+            ordered |= {name: member_columns[name] for name in names}
         return pd.DataFrame(ordered, index=infos[0].check.index)
 
     def _problem_notes(self) -> list[str]:
