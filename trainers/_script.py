@@ -255,7 +255,7 @@ class Script:
         return bool(chunk)
 
     def _read_line(self, line: bytes) -> None:
-        """Offer the report in a line of output, or note what may have been meant as a report."""
+        """Offer the report in a line of output. Without one, keep the line for a later message."""
         metric = self._metric
         metrics = metrics_in(line, metric) if len(line) <= LONGEST_LINE else None
         if metrics is not None:

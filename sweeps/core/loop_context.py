@@ -154,7 +154,9 @@ class Current:
         """
         order = StepOrder(self.metric, self.goal == "minimize", self.constraints)
         later = a if isinstance(a, Mapping) else {self.metric: a}
-        earlier = b if isinstance(b, Mapping) else {self.metric: math.nan if b is None else b}
+        if b is None:
+            b = math.nan
+        earlier = b if isinstance(b, Mapping) else {self.metric: b}
         return self.keep_last or order.key(later) < order.key(earlier)
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
