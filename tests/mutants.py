@@ -212,21 +212,23 @@ class Tests:
                 self.tests.setdefault(line, set()).update(nodes)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the node ids of the tests that execute a line, the fastest first.
+        """Return what pytest runs for a mutant.
 
-        If none does in the process of the tests, these are all tests that name the module, and
-        tests of whole sweeps.
+        First come the tests that execute the line, the fastest first. Then come the files that name
+        the module, and tests of whole sweeps, because lines may also run in other processes.
         """
         nodes = self.tests.get((mutant.file, mutant.line), set()) & self.seconds.keys()
-        if nodes:
-            return sorted(nodes, key=self.seconds.__getitem__)
         dotted = mutant.file.removesuffix(".py").replace("/", ".")
         package, _, name = dotted.rpartition(".")
         imports = rf"from {re.escape(package)} import .*\b{name}\b"
         pattern = re.compile(rf"{re.escape(dotted)}\b|{imports}")
         files = sorted((self.copy / "tests").rglob("test_*.py"))
         naming = [file for file in files if pattern.search(file.read_text())]
-        return [*(str(file.relative_to(self.copy)) for file in naming), *WHOLE_SWEEPS]
+        return [
+            *sorted(nodes, key=self.seconds.__getitem__),
+            *(str(file.relative_to(self.copy)) for file in naming),
+            *WHOLE_SWEEPS,
+        ]
 
 
 def _tests_by_line(data: Path, copy: Path, files: list[str]) -> dict[tuple[str, int], set[str]]:
@@ -278,8 +280,8 @@ def outcome(copy: Path, mutant: Mutant, nodes: list[str]) -> str:
         file.write_bytes(original)
     if status is None:
         return "too slow"
-    # 1: a test has failed; 2: a file of tests cannot be imported.
-    return "caught" if status in (1, 2) else "not caught"
+    # 0: all tests have passed; 5: there were none. A change may end the process in another way.
+    return "not caught" if status in (0, 5) else "caught"
 
 
 def copy_project(folder: Path) -> Path:

@@ -94,6 +94,22 @@ def test_the_policy_is_kept(sweep: Any, policy: Any) -> None:
         ]
 
 
+@given(sweeps(), st.integers(0, 400))
+def test_a_limit_of_bytes_deletes_no_more_than_necessary(sweep: Any, max_disk: int) -> None:
+    trials, ranked, protected = sweep
+    always = select_deletable(trials, ranked, protected, Checkpoints(5))
+    deleted = select_deletable(trials, ranked, protected, Checkpoints(5, max_disk=max_disk))
+    assert deleted[: len(always)] == always
+    sizes = {(h.number, name): size for h in trials for name, size in h.sizes.items()}
+    remaining = sum(sizes.values()) - sum(sizes[name] for name in always)
+    for name in deleted[len(always) :]:
+        assert remaining > max_disk, f"{name} was deleted, though the rest fits"
+        remaining -= sizes[name]
+    position = {number: i for i, number in enumerate(ranked)}
+    ranks = [position.get(number, len(ranked)) for number, _ in deleted[len(always) :]]
+    assert ranks == sorted(ranks, reverse=True), "the worst trials lose their checkpoints first"
+
+
 # ---- the ranking
 
 ENDS = st.sampled_from([State.COMPLETE, State.COMPLETE, State.PRUNED, State.FAIL])

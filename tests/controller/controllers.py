@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from sweeps.controller.controller import STATUS_INTERVAL, SweepController
 from sweeps.controller.ports import RemoteMethod
+from sweeps.controller.status import SweepStatus
 from sweeps.core import clock
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Checkpoint, Report, State
@@ -86,6 +88,7 @@ def open_controller(
     *,
     began: float | None = None,
     interrupted: bool = False,
+    publish_status: Callable[[SweepStatus], None] = lambda status: None,
     **options: Any,
 ) -> SweepController:
     """Return the controller of a new driver for a sweep, as it is before the first trial starts.
@@ -96,6 +99,7 @@ def open_controller(
         monitor: In the place of the pool's monitor.
         began: Start of the sweep by the monotonic clock. None for now.
         interrupted: True if the user has asked to stop the sweep.
+        publish_status: Function that gets each status of the sweep.
         options: More arguments of `SweepController`.
     """
     watched: Any = monitor or FakeMonitor()
@@ -105,7 +109,7 @@ def open_controller(
         FakeTrackers(),
         began=clock.monotonic() if began is None else began,
         interrupted=lambda: interrupted,
-        publish_status=lambda status: None,
+        publish_status=publish_status,
         configure_pool=lambda: None,
         monitor=watched,
         **options,

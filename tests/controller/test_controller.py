@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sweeps.controller.controller import SweepController
+from sweeps.controller.status import SweepStatus
 from sweeps.controller.trial_commands import MAX_POOL_DEATHS
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Checkpoint, GangSizePeriod, State
@@ -30,6 +31,7 @@ from tests.controller.controllers import (
     report_update,
     start_trial,
 )
+from tests.simulation.simulated_pool import VirtualClock
 from tests.trial_updates import trial_update
 
 ELASTIC = (
@@ -192,6 +194,43 @@ def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(
     assert controller.data_error is changed
     assert controller.reason == "the data has changed"
     assert recorded_states(tmp_path) == [State.RUNNING]
+
+
+def test_each_poll_that_is_due_publishes_the_status(
+    space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    virtual = VirtualClock()
+    monkeypatch.setattr("sweeps.core.clock.monotonic", lambda: virtual.now)
+    published: list[SweepStatus] = []
+    controller = open_controller(space, tmp_path, publish_status=published.append)
+    start_trial(controller)
+    published.clear()
+    poll(controller, virtual)
+    poll(controller, virtual)
+    controller.poll()
+    assert [status.states for status in published] == [{"RUNNING": 1}] * 2
+
+
+def test_a_failed_trial_whose_store_is_gone_ends_the_sweep(
+    space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_store(folder: Path, error: str) -> None:
+        raise SweepsError(f"{folder.name}: {error}")
+
+    monkeypatch.setattr("sweeps.controller.controller.check_store", check_store)
+    controller = open_controller(space, tmp_path)
+    name = start_trial(controller)
+    with pytest.raises(SweepsError, match=f"{tmp_path.name}: no answer"):
+        controller.on_update(report_update(name, 1, 0.5, state=State.FAIL, error="no answer"))
+
+
+def test_a_sweep_that_is_stopped_starts_no_population(make_space: Any, tmp_path: Path) -> None:
+    scheduler = "{name: pbt, max_t: 8, perturbation_interval: 2}"
+    controller = open_controller(make_space(BODY, 3, scheduler=scheduler), tmp_path)
+    controller.stop("limits.timeout", State.PRUNED)
+    with pytest.raises(StopIteration):
+        controller.start_trial()
+    assert pool_of(controller).started == []
 
 
 def test_ctrl_c_before_the_first_trial_starts_none(space: Any, tmp_path: Path) -> None:

@@ -166,6 +166,14 @@ def test_the_earlier_of_minutes_and_timeout_ends_the_search(
     check_end(controller, clock, end, reason)
 
 
+def test_the_timeout_ends_the_search_without_minutes(
+    space: Any, tmp_path: Path, clock: Any
+) -> None:
+    limits = dataclasses.replace(space.limits, timeout=50.0)
+    controller = open_controller(dataclasses.replace(space, limits=limits), tmp_path)
+    check_end(controller, clock, 50.0, "limits.timeout")
+
+
 def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(
     space: Any, tmp_path: Path, clock: Any
 ) -> None:

@@ -12,7 +12,14 @@ import pytest
 from sweeps.core.errors import UnreadableFile
 from sweeps.core.files.folder_lock import FolderLock, is_driven
 from sweeps.core.files.json_files import read_json
-from sweeps.core.files.regular_files import FILE, FOLDER, kind_of, open_regular, read_bytes
+from sweeps.core.files.regular_files import (
+    FILE,
+    FOLDER,
+    kind_of,
+    open_regular,
+    read_bytes,
+    unreadable,
+)
 from sweeps.core.files.sweep_folder import LOCK, refuse_other_entries
 
 KINDS = ["a folder", "a link", "a pipe", "a socket"]
@@ -50,6 +57,20 @@ def test_only_a_regular_file_is_opened(place: Any, kind: Any, mode: str) -> None
         read_bytes(place)
     assert kind_of(place) == kind and read_json(place) is None
     assert (place.parent.parent / "secret").read_text() == "{}"
+
+
+def test_a_refused_file_does_not_stay_open(place: Path) -> None:
+    plant(place, "a pipe")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(UnreadableFile):
+            os.close(open_regular(place, os.O_RDONLY))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_file_that_cannot_be_read_has_a_reason(place: Path) -> None:
+    error = unreadable(place, OSError(13, "Permission denied"))
+    assert str(error).startswith(f"{place}: cannot be read: Permission denied; check the perm")
 
 
 def test_a_regular_file_is_read_and_a_missing_file_is_an_error(place: Any) -> None:

@@ -44,6 +44,15 @@ def test_an_error_of_the_storage_has_one_line() -> None:
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
+def test_workers_need_only_the_variables_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in stores.ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    assert stores.needed_environment() == {}
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("PATH_OF_NOTHING", "x")
+    assert stores.needed_environment() == {"AWS_REGION": "eu-west-1"}
+
+
 def test_the_options_come_from_the_usual_environment_variables() -> None:
     assert stores.s3_options({}) == {}
     assert stores.s3_options({"AWS_ENDPOINT_URL": "http://localhost:9000/"}) == {

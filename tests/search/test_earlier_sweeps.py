@@ -219,6 +219,13 @@ def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_onc
     }
 
 
+def test_a_key_that_the_earlier_space_lacks_is_no_value(make_space_once: Any) -> None:
+    earlier = make_space_once("\nparams: {y: {uniform: [0, 1]}, x: 0.7}")
+    new = make_space_once("\nparams: {x: {uniform: [0, 1]}}")
+    constants: dict[str, JsonValue] = {"params": {"x": 0.7}}
+    assert translate(earlier, new, {"params.x": 0.3}, constants) == {"params.x": 0.7}
+
+
 # ---- the file
 
 

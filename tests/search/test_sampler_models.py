@@ -218,6 +218,34 @@ def test_of_several_objectives_the_front_is_good() -> None:
     assert np.median([f["x"] for f in suggestions if f]) == pytest.approx(0.25, abs=0.12)
 
 
+def test_of_two_opposite_objectives_trials_all_along_the_front_are_good() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"])
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1)}
+    # Every second trial violates a constraint. Its values are better than those of all others.
+    for i in range(40):
+        x = i / 39
+        is_feasible = i % 2 == 0
+        trial = optuna.trial.create_trial(
+            params={"x": x},
+            distributions=space,
+            values=[x, 1 - x] if is_feasible else [-1.0, -1.0],
+            constraints={"m": -1.0 if is_feasible else 1.0},
+        )
+        study.add_trial(trial)
+    history = History()
+    history.refresh(study)
+    history.number = 40
+    good, others = tpe_model.split(history, FULL, "", np.random.RandomState(0))
+    assert [t.number % 2 for t in good] == [0] * len(good)
+    assert len(good) == tpe_model.good_count(40) == 6 and len(others) == 34
+    places = [t.params["x"] for t in good]
+    assert min(places) < 0.3 and max(places) > 0.7, "the best of the first objective are all small"
+
+
+def test_the_number_of_good_trials_grows_with_the_square_root() -> None:
+    assert [tpe_model.good_count(n) for n in (1, 25, 100, 900, 10_000)] == [1, 4, 8, 24, 25]
+
+
 def history_of_ended(steps: list[int | None]) -> History:
     """History of trials that a scheduler stopped at these steps; None for a complete trial."""
     study = optuna.create_study()
