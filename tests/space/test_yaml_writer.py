@@ -69,3 +69,11 @@ def test_nan_is_read_back() -> None:
 )
 def test_the_layout(value: dict[str, Any], text: str) -> None:
     assert block(value) == text
+
+
+@pytest.mark.parametrize("length", [WIDTH, WIDTH + 1])
+def test_a_mapping_is_on_one_line_if_it_fits(length: int) -> None:
+    text = "x" * (length - len("a: {b: }"))
+    one_line = f"a: {{b: {text}}}\n"
+    expected = one_line if length <= WIDTH else f"a:\n  b: {text}\n"
+    assert len(one_line) == length + 1 and block({"a": {"b": text}}) == expected

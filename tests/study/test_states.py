@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import math
@@ -37,6 +38,7 @@ from sweeps.study.events import (
 from sweeps.study.log import Log
 from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState
+from tests.study.trial_states import LOSS, known_trial
 
 PLAIN = Objectives((Objective("loss", "minimize"),))
 LIMITED = Objectives((Objective("auc", "maximize"),), (Constraint("loss", "<=", 0.5),))
@@ -201,3 +203,10 @@ def test_record_of_an_end_has_an_ended_state() -> None:
     trial = stored([[START], [TrialEnded(3.0, 3, Result(State.RUNNING))]])
     with pytest.raises(DamagedStudy, match="in the state RUNNING"):
         state_of(trial, PLAIN)
+
+
+def test_the_times_of_a_trial_are_local() -> None:
+    running = known_trial(0, LOSS, Result(State.RUNNING), began=60.0)
+    ended = known_trial(0, LOSS, Result(State.COMPLETE), began=60.0, ended=90.0)
+    assert running.end_time is None and running.began == datetime.datetime.fromtimestamp(60.0)
+    assert ended.end_time == datetime.datetime.fromtimestamp(90.0)

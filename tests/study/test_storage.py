@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
+from sweeps.core.errors import DamagedStudy
 from sweeps.core.files.file_format import FORMAT
 from sweeps.core.text.secrets import without_password
 from sweeps.search import optuna_asker
@@ -253,3 +254,17 @@ def test_lost_database_ends_sweep_in_one_line_and_resume_continues(
     last = err.strip().splitlines()[-1]
     assert process.returncode == 1 and "Traceback" not in err and PASSWORD not in err, err
     assert "the study's database does not answer: " in last and "; to continue the sweep: " in last
+
+
+def test_an_error_of_optuna_names_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(journal: Journal) -> None:
+        journal.line = 7
+        raise ValueError("no such trial")
+
+    monkeypatch.setattr("sweeps.study.journal.JournalStorage", fail)
+    (tmp_path / "study.journal").touch()
+    rule = r"study.journal:7: is a record that Optuna cannot load: ValueError: no such trial"
+    with pytest.raises(DamagedStudy, match=rule):
+        Journal(tmp_path / "study.journal").storage()
