@@ -53,7 +53,7 @@ test-browser: $(READY)  ## MLflow's pages of a sweep in a headless Chromium
 soak: $(READY)  ## kills at every point where state is written, 20 at random, and damaged input, into reports/crashes.md; half an hour
 	$(BIN)/python -m tests.soak
 
-mutants: $(READY)  ## change 200 lines of twenty modules, and count the changes that tests notice, into reports/mutants.md; an hour
+mutants: $(READY)  ## change 200 lines of twenty modules, and count the changes that tests notice, into reports/mutants.md; two hours
 	$(BIN)/python -m tests.mutants -o reports/mutants.md
 
 bench: $(READY)  ## every workload, five repeats, into reports/benchmarks.md; hours
