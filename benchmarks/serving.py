@@ -76,10 +76,10 @@ def make_bundle(folder: Path) -> Path:
     booster.save_model(checkpoint / "model.ubj")
     from sweeps.trainers.xgboost import load
 
+    code = ModelCode("sweeps.trainers.xgboost:load", roots=())
     return write_bundle(
         folder / "bundle",
-        models={SINGLE: TrainedModel(checkpoint, fitted)},
-        code=ModelCode("sweeps.trainers.xgboost:load", roots=()),
+        models={SINGLE: TrainedModel(checkpoint, fitted, code)},
         info=DatasetInfo(
             label="churned",
             task="binary",

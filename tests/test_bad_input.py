@@ -131,8 +131,7 @@ def test_a_metric_that_is_never_reported_is_named_at_the_first_report() -> None:
 
     job = Job(
         sweep="s",
-        loop="m:f",
-        backend="none",
+        trainers={},
         roots=(),
         metric="loss",
         goal="minimize",

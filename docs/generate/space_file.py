@@ -14,12 +14,12 @@ from sweeps.space.model import domains, step_names
 from sweeps.space.schema.json_schema import schema
 from sweeps.space.schema.schema_forms import NULL, VARIABLE
 from sweeps.space.schema.schema_forms import section as schema_of
-from sweeps.space.sections import data_models, search_models, trainer_models
+from sweeps.space.sections import data_models, search_models, trainer_models, trainer_spec
 
 # The models of each section. The first has the keys and their defaults; descriptions come from all
 # of them.
 MODELS: Mapping[str, tuple[type, ...]] = {
-    "trainer": (trainer_models.LoopKeys, trainer_models.TrainerKeys, trainer_models.TrainerSpec),
+    "trainer": (trainer_models.LoopKeys, trainer_models.TrainerKeys, trainer_spec.TrainerSpec),
     "data": (data_models.DataKeys, data_models.DataSpec),
     "objective": (search_models.Objective,),
     "search": (search_models.Search,),
@@ -126,6 +126,11 @@ def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any
                 '"nets:Small"}`. [Built-in trainers](trainers.md) lists the options of each '
                 "trainer. `backend`, `load` and `reuse` may be "
                 "given as well.\n"
+            )
+            yield (
+                '`{choice: [xgboost, {as: mine, loop: "my:train"}]}` or `{grid: [...]}` makes '
+                "the trainer a dimension; see "
+                "[Several trainers](../how-to/several-trainers.md).\n"
             )
         if key == "data":
             yield from splits_section()

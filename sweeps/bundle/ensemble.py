@@ -50,7 +50,7 @@ def require_supported(space: Space) -> None:
     """
     metric = space.objective.metric
     objectives = [o.metric for o in space.objectives]
-    if space.trainer.load is None:
+    if all(trainer.load is None for trainer in space.trainers.values()):
         text = (
             "needs the key `load` of the trainer, a function that loads a model from a "
             "checkpoint; add it, and run the sweep again"
@@ -321,22 +321,23 @@ class EnsembleExport:
             members: The members, without their columns.
             facts: Facts about the sweep and the ensemble, for the manifest.
         """
-        infos = [self.models.prepared.load_info(self.trial(model).data) for model in weights]
+        trials = [self.trial(model) for model in weights]
+        infos = [self.models.prepared.load_info(trial.data) for trial in trials]
+        codes = [self.models.code(trial) for trial in trials]
         check = self._check_rows(infos)
         described = []
-        for member, info in zip(members, infos, strict=True):
-            # None: the member reads all columns of the bundle.
+        for member, info, code in zip(members, infos, codes, strict=True):
+            # None: the member reads all columns of the bundle, or has the `load` of the first.
             columns = None if list(info.features) == list(check.columns) else list(info.features)
-            described.append(member.model_copy(update={"columns": columns}))
+            own = {"columns": columns, "load": None if code.load == codes[0].load else code.load}
+            described.append(member.model_copy(update=own))
         first = infos[0]
         with contextlib.ExitStack() as stack:
-            trained = {
-                model.trial_id: write.TrainedModel(
-                    stack.enter_context(self.models.local_folder(model.source)),
-                    self.models.chain(self.trial(model)),
-                )
-                for model in weights
-            }
+            trained = {}
+            for model, trial, code in zip(weights, trials, codes, strict=True):
+                source = stack.enter_context(self.models.local_folder(trial, model.source))
+                chain = self.models.chain(trial)
+                trained[model.trial_id] = write.TrainedModel(source, chain, code)
             recorded = [recorded_predictions(model.checkpoint) for model in trained.values()]
             classes = len(first.classes or ())
             outputs = [to_numbers(r, first.task, classes) for r in recorded if r is not None]
@@ -346,7 +347,6 @@ class EnsembleExport:
             write.write_bundle(
                 target / "bundle",
                 models=trained,
-                code=self.models.code,
                 info=replace(first, check=check),
                 expected=expected,
                 training=to_json_value(facts),

@@ -120,7 +120,7 @@ def export_trial(
             reason = why_not_saved(store, number, latest)
             return Exported(best, notes=(reason,), why_no_model=reason)
         exported = Exported(best, notes=_step_notes(store, model, latest))
-    if models.space.trainer.load is None:
+    if models.space.trainer_of(store.trial(number).labels).load is None:
         with local_checkpoint(model.source) as source:
             refuse_special_files(source)
             copy = write.copy_checkpoint(source, target / "checkpoint")
@@ -175,7 +175,7 @@ def _export_bundle(
     best = dict(exported.best)
     notes = exported.notes
     fitted = None
-    with models.local_folder(model.source) as source:
+    with models.local_folder(trial, model.source) as source:
         info = models.prepared.load_info(trial.data)
         if models.space.data.is_named:
             fitted = _load_chain(models, trial, refitted)
@@ -192,8 +192,7 @@ def _export_bundle(
             facts["refit"] = refitted.facts
         path = write.write_bundle(
             target / "bundle",
-            models={write.SINGLE: write.TrainedModel(source, fitted)},
-            code=models.code,
+            models={write.SINGLE: write.TrainedModel(source, fitted, models.code(trial))},
             info=info,
             expected=recorded_predictions(source),
             training=to_json_value(facts),

@@ -68,6 +68,7 @@ class Member(BaseModel):
             without a common divisor.
         columns: Raw features that the member takes, in the order of training. None if it takes all
             columns of the bundle.
+        load: The function that loads the member's model. None if it is `load` of the bundle.
         training: Facts of the training: params, preprocessor, scaling, step, seed, and the
             scores on valid and test.
     """
@@ -76,6 +77,7 @@ class Member(BaseModel):
     trial: str = Field(pattern=r"^[0-9]+$")
     weight: int = Field(ge=1)
     columns: list[str] | None = None
+    load: str | None = None
     training: Facts
 
 
@@ -91,7 +93,7 @@ class Manifest(BaseModel):
         format: Number of the file format; see `sweeps.core.files.file_format`.
         created: Time of the export, ISO 8601 in UTC.
         load: The trainer's function that loads a model from a checkpoint, in the form
-            `module:attr`.
+            `module:attr`. In an ensemble, the one of the first member.
         label: Name of the label column, or a list of the names of several columns; None if there is
             none.
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
@@ -168,9 +170,13 @@ class Manifest(BaseModel):
         if member.columns is not None:
             by_name = {column.name: column for column in columns}
             columns = [by_name[name] for name in member.columns]
-        return self.model_copy(
-            update={"columns": columns, "training": self.training | member.training, "members": []}
-        )
+        changes = {
+            "columns": columns,
+            "load": member.load or self.load,
+            "training": self.training | member.training,
+            "members": [],
+        }
+        return self.model_copy(update=changes)
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:

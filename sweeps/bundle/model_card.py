@@ -52,7 +52,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
         rows.append([f"{_code_cell(base_name(facts['metric']))} on test", _number(facts["test"])])
     settings = {
         key: facts[key]
-        for key in ("preprocessor", "params", "data", "scaling", "seed")
+        for key in ("trainer", "preprocessor", "params", "data", "scaling", "seed")
         if facts.get(key) is not None
     }
     rows += [[key, _code_cell(value)] for key, value in settings.items()]

@@ -29,7 +29,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests", "*.egg-i
 
 @dataclass(frozen=True)
 class ModelCode:
-    """The code that a bundle needs to load its models.
+    """The code that a bundle needs to load a model.
 
     Attributes:
         load: The trainer's function that loads a model from a checkpoint, in the form
@@ -58,12 +58,12 @@ def find_shipped_modules() -> dict[str, Path]:
 
 
 def copy_code(
-    code: ModelCode, folder: Path, models: Sequence[Path]
+    codes: Sequence[ModelCode], folder: Path, models: Sequence[Path]
 ) -> tuple[list[Path], list[str]]:
     """Copy the local modules that are needed to load a bundle.
 
     Args:
-        code: The code.
+        codes: The code of each model, at least one.
         folder: The folder to create.
         models: The folders of the models, with their preprocessors.
 
@@ -71,15 +71,16 @@ def copy_code(
         The copied files and folders, and the pinned requirements of the packages that must be
         installed.
     """
-    functions = [code.load]
-    modules = {*BUNDLE_MODULES, *code.imports}
+    functions = [code.load for code in codes]
+    modules = {*BUNDLE_MODULES, *(name for code in codes for name in code.imports)}
+    roots = dict.fromkeys(root.resolve() for code in codes for root in code.roots)
     for model in models:
         for file in model.glob("*.pkl"):
             modules |= pickled_modules(file.read_bytes())
         if (model / step_files.FILE).is_file():
             functions += step_files.function_references(model)
     modules |= {references.parse(function)[0] for function in functions}
-    needed = find_requirements(modules, [root.resolve() for root in code.roots])
+    needed = find_requirements(modules, list(roots))
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
     sweeps_copy = Path(integrity.SWEEPS_COPY).name

@@ -63,25 +63,23 @@ class SweepModels:
         """Load the preprocessor that was fitted for a trial of the search."""
         return self.prepared.load_chain(trial.preprocessor, trial.data)
 
-    @property
-    def definitions(self) -> list[TrainerDefinition]:
-        """The definitions in the modules of the trainer's loop and of its `load`."""
-        trainer = self.space.trainer
+    def _definitions(self, trial: Trial) -> list[TrainerDefinition]:
+        """Return the definitions in the modules of the loop of a trial and of its `load`."""
+        trainer = self.space.trainer_of(trial.labels)
         modules = {references.parse(name)[0] for name in (trainer.loop, trainer.load) if name}
         return [definition_of(module, self.roots) for module in sorted(modules)]
 
-    @property
-    def code(self) -> ModelCode:
-        """The code that a bundle needs. The trainer must have a `load`."""
-        trainer = self.space.trainer
+    def code(self, trial: Trial) -> ModelCode:
+        """Return the code that loads a trial's model. The trainer must have a `load`."""
+        trainer = self.space.trainer_of(trial.labels)
         assert trainer.load is not None
         # Only the trainer's own `load` imports the modules that options name. The user's `load`
         # imports what it needs by itself.
-        named = trainer.references if self.space.trainer_definition.load else ()
+        named = trainer.references if trainer.definition.load else ()
         return ModelCode(
             trainer.load,
             self.roots,
-            left_out=[name for each in self.definitions for name in each.resume_files],
+            left_out=[name for each in self._definitions(trial) for name in each.resume_files],
             imports=[*(references.parse(name)[0] for name in named), *trainer.packages],
         )
 
@@ -105,15 +103,19 @@ class SweepModels:
         }
 
     @contextlib.contextmanager
-    def local_folder(self, checkpoint: str | Path) -> Iterator[Path]:
+    def local_folder(self, trial: Trial, checkpoint: str | Path) -> Iterator[Path]:
         """Yield the local folder of a checkpoint, which exists until the `with` block ends.
+
+        Args:
+            trial: The trial that reported the checkpoint.
+            checkpoint: Path or address of the checkpoint.
 
         Raises:
             InputError: The folder has links, or a pickle that is not signed with this user's key.
         """
         with local_checkpoint(checkpoint) as files:
             refuse_special_files(files)
-            pickles = [name for each in self.definitions for name in each.pickles]
+            pickles = [name for each in self._definitions(trial) for name in each.pickles]
             refuse_unsigned(files, pickles, self.trust)
             yield files
 
@@ -133,9 +135,9 @@ class SweepModels:
             BundleError: The user's `load` raised an error, or the method of the loaded model raised
                 an error.
         """
-        load = self.space.trainer.load
+        load = self.space.trainer_of(trial.labels).load
         assert load is not None
-        with self.local_folder(checkpoint) as files:
+        with self.local_folder(trial, checkpoint) as files:
             try:
                 model = references.resolve(load)(str(files))
                 return np.asarray(getattr(model, method, model.predict)(rows))

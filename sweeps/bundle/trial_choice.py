@@ -67,7 +67,8 @@ def why_not_saved(study_store: StudyStore, number: int, latest: bool) -> str:
     if others:
         listed = join_first([model.trial_id for model in others], 8)
         return f"{cannot} it reported no checkpoint; trials with a checkpoint: {listed}"
-    next_step = how_to_get_a_bundle(study_store.space.trainer)
+    trainer = study_store.space.trainer_of(state.trial.labels)
+    next_step = how_to_get_a_bundle(trainer)
     return f"{cannot} it reported no checkpoint" + (f"; {next_step}" if next_step else "")
 
 

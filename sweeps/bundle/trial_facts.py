@@ -40,6 +40,8 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
         "preprocessor": trial.chain,
         "scaling": trial.shape.scaling,
     }
+    if trial.trainer:
+        facts["trainer"] = trial.trainer
     if trial.data:
         facts["data"] = trial.data
     if repeats.count > 1:

@@ -58,17 +58,18 @@ class TrainedModel:
     Attributes:
         checkpoint: Folder of the checkpoint.
         fitted: The fitted preprocessor; None if the loop read its own data.
+        code: The code that loads the model.
     """
 
     checkpoint: Path
     fitted: FittedChain | None
+    code: ModelCode
 
 
 def write_bundle(
     target: Path,
     *,
     models: Mapping[str, TrainedModel],
-    code: ModelCode,
     info: DatasetInfo,
     expected: np.ndarray | None,
     training: Facts,
@@ -82,7 +83,6 @@ def write_bundle(
         target: The bundle's folder. If it already contains a bundle, this bundle is replaced.
         models: The models of an ensemble, by the id of the trial, or a single model with the key
             `SINGLE`.
-        code: The code that loads the models.
         info: Information about the data of the models. `info.check` has the raw rows that check the
             bundle; it has no columns if the loop read its own data.
         expected: The model's output for these rows in training, of shape (n,) or (n, k). If None,
@@ -102,7 +102,8 @@ def write_bundle(
             f"{target}: already exists and is not a bundle, so sweeps does not replace it; name "
             "another folder"
         )
-    draft = _draft_manifest(code.load, info, training, members=members)
+    codes = [model.code for model in models.values()]
+    draft = _draft_manifest(codes[0].load, info, training, members=members)
     if not draft.columns:
         expected = None
     if expected is not None and len(expected) != len(info.check):
@@ -125,14 +126,14 @@ def write_bundle(
         }
         pickled = {}
         for place, model in folders.items():
-            for file, kind in _copy_model(model, place, code.left_out).items():
+            for file, kind in _copy_model(model, place).items():
                 path = Path(manifest.DATA_FOLDER, place.relative_to(data_folder), file)
                 pickled[path.as_posix()] = kind
         if draft.columns:
             _write_rows(raw, draft.columns, data_folder / manifest.CHECK_ROWS)
         if expected is not None:
             np.save(data_folder / manifest.CHECK_OUTPUT, expected)
-        code_files, requirements = copy_code(code, Path(folder, "code"), list(folders))
+        code_files, requirements = copy_code(codes, Path(folder, "code"), list(folders))
         results = {
             "requirements": requirements,
             "pickled": pickled,
@@ -242,20 +243,19 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     return target
 
 
-def _copy_model(model: TrainedModel, folder: Path, left_out: Sequence[str]) -> dict[str, str]:
+def _copy_model(model: TrainedModel, folder: Path) -> dict[str, str]:
     """Write the checkpoint of a model and its fitted preprocessor.
 
     Args:
         model: The model.
         folder: The folder to create.
-        left_out: Glob patterns of the checkpoint's files that are not copied.
 
     Returns:
         The class of the object in each pickle of the preprocessor, by the pickle's file name.
     """
     if not model.checkpoint.is_dir():
         raise BundleError(f"{model.checkpoint}: the checkpoint does not exist")
-    ignored = shutil.ignore_patterns(*left_out)
+    ignored = shutil.ignore_patterns(*model.code.left_out)
     shutil.copytree(model.checkpoint, folder / manifest.MODEL_FOLDER, ignore=ignored)
     if model.fitted is None:
         return {}

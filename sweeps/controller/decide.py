@@ -162,8 +162,9 @@ def _follow_end(
     driver: DriverState, number: int, end: Ended, policy: Policy
 ) -> Iterable[DriverCommand]:
     """Decide what follows from the end of a trial in the pool."""
-    # Every other trial would fail for the same reason.
-    if end.refused is not None and not driver.sweep.budget.ended:
+    # Every other trial would fail for the same reason, unless it has another trainer.
+    is_first = not driver.sweep.budget.ended and len(policy.space.trainers) == 1
+    if end.refused is not None and is_first:
         yield Refuse(InputError(Problem(*end.refused)))
     reason = reason_of_stop(driver, number, policy) if end.state is State.PRUNED else None
     yield End(number, end.state, end.error, reason, end.final)
@@ -184,8 +185,9 @@ def _check_limits(driver: DriverState, event: LimitsChecked, policy: Policy) -> 
     limits = policy.space.limits
     if driver.reason is not None:
         return
-    if ranking.should_abort(budget.ended[policy.earlier_ended :]):
-        first = ranking.ABORT_AFTER_FAILURES
+    ended = budget.ended[policy.earlier_ended :]
+    if ranking.should_abort(ended, len(policy.space.trainers)):
+        first = ranking.ABORT_AFTER_FAILURES * len(policy.space.trainers)
         yield StopSweep(f"the first {first} trials that ended have all failed", State.RUNNING)
         return
     if len(budget.ended) >= driver.queue.known_total:

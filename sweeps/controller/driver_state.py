@@ -39,7 +39,7 @@ class Policy:
         ended = sweep.budget.ended
         # If an earlier driver stopped because its first trials all failed, this driver counts
         # failures from zero.
-        left_out = len(ended) if ranking.should_abort(ended) else 0
+        left_out = len(ended) if ranking.should_abort(ended, len(space.trainers)) else 0
         return cls(space, scheduler, rung_set(scheduler), left_out)
 
     def can_win(self, state: TrialState) -> bool:
@@ -50,7 +50,8 @@ class Policy:
         """
         space = self.space
         has_parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
-        return not has_parts and (state.best is not None or space.trainer.load is None)
+        has_bundle = space.trainer_of(state.trial.labels).load is not None
+        return not has_parts and (state.best is not None or not has_bundle)
 
 
 @dataclass

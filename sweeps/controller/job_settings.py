@@ -32,13 +32,8 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
     counts_steps = not (space.data.folds or space.scheduler.counts_rows)
     return Job(
         sweep=space.name,
-        loop=space.trainer.loop,
-        backend=space.trainer.backend,
-        reuse=space.trainer.reuse,
-        options=space.trainer.options,
-        references=space.trainer.references,
+        trainers=space.trainers,
         folds=space.data.folds,
-        environment=space.trainer.environment,
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=cluster.roots,
         metric=objectives.metric,

@@ -85,7 +85,7 @@ class SweepSession:
 
     Raises:
         InputError: On entering the `with` block: a trial needs more resources than the cluster has,
-            or `trainer.backend` names an object that is no backend.
+            or the `backend` of a trainer names an object that is no backend.
     """
 
     space: Space
@@ -145,17 +145,18 @@ class SweepSession:
             self._resources.__exit__(kind, error, trace)
 
     def _check_backend(self) -> None:
-        """Import the user's own backend, if `trainer.backend` is a reference.
+        """Import each backend that is a reference to the user's own backend.
 
-        Raise InputError if the backend is invalid.
+        Raise InputError if a backend is invalid.
         """
-        backend = self.space.trainer.backend
-        if ":" in backend:
+        for trainer in self.space.trainers.values():
+            if ":" not in trainer.backend:
+                continue
             from sweeps.execution.worker.backends import find_backend_problem
 
             sys.path[:0] = [root for root in map(str, self.roots) if root not in sys.path]
-            if (text := find_backend_problem(backend)) is not None:
-                raise locate_problems(self.space, [Problem("trainer.backend", text)])
+            if (text := find_backend_problem(trainer.backend)) is not None:
+                raise locate_problems(self.space, [Problem(f"{trainer.path}.backend", text)])
 
     def _check_shapes(self) -> None:
         """Raise InputError if a trial's workers do not fit, and no autoscaler can add nodes."""
@@ -214,7 +215,7 @@ class SweepSession:
             folder=self.folder,
             workers=tuple(sorted(workers)),
             cpus=self.cluster.cpus,
-            trainer=self.space.trainer_definition,
+            trainers={label: trainer.definition for label, trainer in self.space.trainers.items()},
             modules=tuple(sorted(name for name in modules if name.startswith("sklearn."))),
             once=not sampled,
             stream=stream_settings(self.space, self.cluster),
@@ -267,19 +268,18 @@ class SweepSession:
 
         from sweeps.bundle.requirements import fingerprint
 
-        trainer = self.space.trainer
         before = self.fingerprint
-        names = [trainer.loop]
-        if trainer.load:
-            names.append(trainer.load)
-        names += trainer.references
+        names: list[str] = []
+        for trainer in self.space.trainers.values():
+            names += [trainer.loop, *filter(None, [trainer.load]), *trainer.references]
         scripts = command_files(self.space, self.roots)
         now = fingerprint([references.parse(name)[0] for name in names], self.roots, scripts)
         notes: tuple[str, ...] = ()
         if before is not None and now != before:
+            loops = " and ".join(f"`{each.loop}`" for each in self.space.trainers.values())
             change = f"its fingerprint was {before[:12]} and is now {now[:12]}"
             note = (
-                f"the code of `{trainer.loop}` has changed since the sweep began ({change}); "
+                f"the code of {loops} has changed since the sweep began ({change}); "
                 "trials before and after the change may not be comparable"
             )
             log.warning(note)

@@ -220,6 +220,8 @@ class SweepResult:
             pairs += [("best trial", self.best["trial"]), ("value", self.best["value"])]
             if self.best["test"] is not None:
                 pairs.append(("test", self.best["test"]))
+            if "trainer" in self.best:
+                pairs.append(("trainer", self.best["trainer"]))
             pairs += [
                 ("preprocessor", self.best["preprocessor"]),
                 ("workers", workers_text(self.best["scaling"]["num_workers"])),

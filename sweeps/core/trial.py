@@ -224,6 +224,16 @@ class Trial:
     chain_text: Text = ""
 
     @property
+    def trainer(self) -> str:
+        """Label of the trainer. "" if the sweep has only one trainer."""
+        return str(self.labels.get("trainer", ""))
+
+    @property
+    def params_key(self) -> str:
+        """Path of the trial's parameters below `space`, such as `params.xgboost`."""
+        return f"params.{self.trainer}" if self.trainer else "params"
+
+    @property
     def id(self) -> str:
         """The id that users see and type, such as `0007`."""
         return format_trial_id(self.number)
@@ -241,15 +251,12 @@ class Trial:
         """
         if self.chain_text:
             return self.chain_text
-        label = (
-            self.labels.get("preprocessor")
-            or "+".join(step.name for step in self.preprocessor)
-            or "none"
-        )
+        steps = [step.name for step in self.preprocessor]
+        label = self.labels.get("preprocessor") or "+".join(steps) or "none"
         sampled = {
             name.rsplit(".", 1)[-1]: value
             for name, value in self.labels.items()
-            if name.startswith("preprocessor.")
+            if name.startswith("preprocessor.") and not {*str(value).split("+")} <= {*steps}
         }
         if not sampled:
             return str(label)

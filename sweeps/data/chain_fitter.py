@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.core.label_columns import GROUP_COLUMN, label_columns
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
-from .columns.columns import check_readable
+from .columns.columns import unread_by
 from .columns.tables import arrays_to_tensors, split_equally
 from .columns.weights import WEIGHT_COLUMN, row_weights
 from .prepared_data import PreparedData, Shards
@@ -58,6 +59,7 @@ class PreparedRows:
         check: The first rows of valid, without the label.
         weight: Name of the column of weights; None if there is none.
         copied: True if the columns of a shard may be copied into one array.
+        unread: See `PreparedData`.
     """
 
     key: str
@@ -66,6 +68,7 @@ class PreparedRows:
     check: pd.DataFrame
     weight: str | None
     copied: bool
+    unread: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,15 @@ class ChainFitter:
         store: Folder of the fitted chains.
         roots: Folders of the user's modules.
         workers: Every number of workers for which shards are cut.
-        trainer: Definition of the trainer, which must be able to read the prepared rows.
+        trainers: Definition of each trainer, by label. At least one trainer must be able to read
+            the prepared rows.
         row_steps: See `DataActorConfig`.
     """
 
     store: PreparedStore
     roots: tuple[str, ...]
     workers: tuple[int, ...]
-    trainer: TrainerDefinition
+    trainers: Mapping[str, TrainerDefinition]
     row_steps: tuple[int, ...]
 
     def fit_rows(
@@ -98,7 +102,7 @@ class ChainFitter:
             seed: Seed of the sweep, which orders the rows if the scheduler counts rows.
 
         Raises:
-            InputError: The chain cannot be fitted, or the trainer cannot read its output.
+            InputError: The chain cannot be fitted, or no trainer can read its output.
         """
         label = splits.label
         weights = row_weights(splits)
@@ -107,7 +111,7 @@ class ChainFitter:
         rows = splits.train.select([n for n in splits.train.column_names if n in columns])
         fitted, prepared = self._fit_once(key, steps, rows, splits=splits, copied=copied)
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
-        check_readable(valid, label, self.trainer)
+        unread = unread_by(valid, label, self.trainers)
         # The check has arrays instead of Ray Data's tensors, as a bundle passes rows to the model.
         check = valid.head(CHECK_ROWS).drop(columns=[*label_columns(label)], errors="ignore")
         extension_columns = {
@@ -139,6 +143,7 @@ class ChainFitter:
             check=check,
             weight=None if weights is None else WEIGHT_COLUMN,
             copied=copied,
+            unread=unread,
         )
 
     def fit_streams(self, key: str, steps: tuple[Step, ...], splits: StreamSplits) -> PreparedData:
@@ -146,7 +151,7 @@ class ChainFitter:
         first = first_rows(splits.train, FIRST_ROWS, splits.schema)
         stream = RowStream(splits.train, self.roots)
         fitted, prepared = self._fit_once(key, steps, first, splits=splits, stream=stream)
-        check_readable(prepared, splits.label, self.trainer)
+        unread = unread_by(prepared, splits.label, self.trainers)
         check = fitted.transform(splits.first_valid(CHECK_ROWS).to_pandas())
         streams = {"train": splits.train, "valid": splits.valid}
         shards = {
@@ -154,7 +159,7 @@ class ChainFitter:
             for name, dataset in streams.items()
         }
         by_workers = dict.fromkeys(self.workers, shards)
-        return PreparedData(key, by_workers, ray.put(check), stream=True)
+        return PreparedData(key, by_workers, ray.put(check), stream=True, unread=unread)
 
     def _fit_once(
         self,
@@ -207,6 +212,7 @@ class ChainFitter:
                 size=train.nbytes,
                 rows=train.num_rows,
                 weight=rows.weight,
+                unread=rows.unread,
             )
 
         whole = put_train(rows.train)

@@ -69,8 +69,8 @@ class DataActorConfig:
         workers: Every number of workers that a trial can have, such as (1, 2, 4).
         cpus: Limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
             counts more CPUs than the machine has.
-        trainer: Definition of the trainer. A chain is an error if the trainer cannot read a column
-            of its output.
+        trainers: Definition of each trainer, by label. A chain is an error if no trainer can read
+            all columns of its output.
         modules: Modules to import in the background while the data is read. For example, importing
             scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are
@@ -87,7 +87,7 @@ class DataActorConfig:
     folder: Path
     workers: tuple[int, ...]
     cpus: float | None = None
-    trainer: TrainerDefinition = UNKNOWN
+    trainers: Mapping[str, TrainerDefinition] = field(default_factory=lambda: {"": UNKNOWN})
     modules: tuple[str, ...] = ()
     once: bool = False
     stream: StreamSettings | None = None
@@ -124,7 +124,7 @@ class _DataActor:
             store=PreparedStore(config.folder),
             roots=config.roots,
             workers=config.workers,
-            trainer=config.trainer,
+            trainers=config.trainers,
             row_steps=config.row_steps,
         )
         self.once = config.once

@@ -33,6 +33,8 @@ class PreparedData:
         stream: True if the references are to lazy Ray Datasets, one for train and one for valid.
         folds: For a cross-validation, the data of each fold. The other attributes then describe the
             first fold.
+        unread: Why a trainer cannot read the rows, by the label of the trainer. Trainers that can
+            read them are left out.
         parts: If the scheduler counts rows, the data of each step below the last one, by step.
     """
 
@@ -44,4 +46,5 @@ class PreparedData:
     weight: str | None = None
     stream: bool = False
     folds: tuple[PreparedData, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[int, PreparedData] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 from sweeps.data.prepared_data import Shards
 from sweeps.data.streaming.stream_settings import StreamSettings
+from sweeps.space import TrainerSpec
 from sweeps.study.events import RankPlace, TrialEvent
 
 
@@ -23,9 +24,7 @@ class Job:
     Attributes:
         sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's
             id.
-        loop: Reference to the training loop, of the form `module:attr`.
-        backend: Name of Ray Train's backend that connects the workers of a gang, such as "torch" or
-            "xgboost".
+        trainers: The trainers, by label; see `Space.trainers`.
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
         metric: Metric of the main objective. Schedulers compare its values. None if there is no
             main objective.
@@ -56,18 +55,12 @@ class Job:
             have no runs.
         keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best
             checkpoint, at least 1.
-        reuse: "never" closes the workers after each trial; "auto" keeps the workers for other
-            trials.
         report_timeout: The trial fails if a rank does not report for this many seconds; None for no
             limit.
         heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many
             seconds.
-        options: Options of the trainer, which the loop gets as `Current.options`.
         folds: Number of folds of a cross-validation: the loop runs once for each fold, and each
             fold is one step of the trial. 0 without a cross-validation.
-        references: References to the user's code in `options`. Their modules are imported with the
-            loop.
-        environment: Environment variables that a worker sets before it imports the loop.
         stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the
             data is in memory.
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.
@@ -79,8 +72,7 @@ class Job:
     """
 
     sweep: str
-    loop: str
-    backend: str
+    trainers: Mapping[str, TrainerSpec]
     roots: tuple[str, ...]
     metric: str | None
     goal: str
@@ -96,15 +88,11 @@ class Job:
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # The URI may contain a password.
     keep_latest: int = 1
-    reuse: str = "auto"
     constraints: tuple[Constraint, ...] = ()
     goals: Mapping[str, str] = field(default_factory=dict)
     report_timeout: float | None = None
     heartbeat_timeout: float = 60.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    references: tuple[str, ...] = ()
     folds: int = 0
-    environment: Mapping[str, str] = field(default_factory=dict)
     stream: StreamSettings | None = None
     store: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -115,6 +103,10 @@ class Job:
     def order(self) -> StepOrder:
         """Order that decides which step of a trial is the best."""
         return StepOrder(self.metric, self.goal == "minimize", self.constraints)
+
+    def trainer_of(self, trial: Trial) -> TrainerSpec:
+        """Return the trainer of a trial."""
+        return self.trainers[trial.trainer]
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ class _Export:
         refit = refit or (space.trains_winner and not latest)
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_other_entries(folder)
-        if refit or space.trainer.load is not None:
+        if refit or any(trainer.load is not None for trainer in space.trainers.values()):
             space, roots = runnable_space(folder, trust)
         return cls(folder, space, roots, refit, latest, trust, wanted)
 

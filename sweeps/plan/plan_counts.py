@@ -8,7 +8,7 @@ same data variant share one fitted chain. A data variant is one combination of t
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.core.resources import Shape
@@ -58,14 +58,17 @@ def has_conditional_grid(template: Template) -> bool:
 def count_shapes(space: Space, counts: Sequence[int]) -> dict[Shape, int]:
     """Return the largest possible number of trials of each shape, in the order of the space file.
 
+    The backends of the shapes are left out.
+
     Args:
         space: The search space.
         counts: Number of trials of each cell of `space.cells`.
     """
+    shapes = dict.fromkeys(replace(shape, backend="none") for shape in space.shapes)
     if has_conditional_grid(space.sections):
-        return dict.fromkeys(space.shapes, sum(counts))
+        return dict.fromkeys(shapes, sum(counts))
     # (shape, values of the dimensions) pairs
-    pairs = list(shape_assignments(space.sections, space.trainer.backend))
+    pairs = list(shape_assignments(space.sections, {}))
     # The shape depends on the grids that have several values in these pairs.
     deciding_grids = []
     for dim in space.dimensions:
@@ -79,7 +82,7 @@ def count_shapes(space: Space, counts: Sequence[int]) -> dict[Shape, int]:
     possible_shapes: dict[str, set[Shape]] = defaultdict(set)
     for shape, values in pairs:
         possible_shapes[grid_values(values)].add(shape)
-    trials = dict.fromkeys(space.shapes, 0)
+    trials = dict.fromkeys(shapes, 0)
     for cell, count in zip(space.cells, counts, strict=True):
         for shape in possible_shapes[grid_values(cell)]:
             trials[shape] += count

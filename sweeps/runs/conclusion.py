@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,7 +123,9 @@ def _search_notes(
         best=None if best is None else controller.study_store.results()[best],
         front=bool(front),
     )
-    return (*controller.commands.notes, *controller.trials.notes.values(), *outcome)
+    states = controller.study_store.states.values()
+    trainers = trainer_notes((state.trial.trainer, state.state) for state in states)
+    return (*controller.commands.notes, *controller.trials.notes.values(), *trainers, *outcome)
 
 
 def _export(
@@ -221,6 +223,22 @@ def result_notes(
     return tuple(notes)
 
 
+def trainer_notes(trials: Iterable[tuple[str, State]]) -> tuple[str, ...]:
+    """Return a note for each of several trainers whose trials have all failed.
+
+    Args:
+        trials: The trainer's label and the state of each trial.
+    """
+    states: dict[str, list[State]] = {}
+    for label, state in trials:
+        states.setdefault(label, []).append(state)
+    return tuple(
+        f"the trainer `{label}` gave no model: {count_noun(len(ended), 'trial')}, all failed"
+        for label, ended in states.items()
+        if label and set(ended) == {State.FAIL}
+    )
+
+
 def failure_of(
     counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path
 ) -> SweepFailed | None:
@@ -289,10 +307,11 @@ def prepare_export(space: Space, resources: contextlib.ExitStack) -> None:
     """
     from sweeps.bundle import check_process
 
-    trainer = space.trainer
-    if trainer.load is None or len(space.objectives) > 1:
+    trainers = [trainer for trainer in space.trainers.values() if trainer.load is not None]
+    if not trainers or len(space.objectives) > 1:
         return
-    packages = [trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else []
+    backends = {trainer.backend for trainer in trainers}
+    packages = sorted(backends & {"lightgbm", "torch", "xgboost"})
     resources.enter_context(check_process.started_early(packages))
     names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
     threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from optuna.trial import FrozenTrial
+from pydantic import JsonValue
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.files.stores import recorded_store
+from sweeps.core.trial import Trial
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.search.earlier_configurations import OutsideDomain, translate
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
@@ -27,6 +29,7 @@ from sweeps.study.journal_rules import UNREADABLE
 from sweeps.study.objectives import Objectives
 
 NO_VALUE = "without a value"
+OTHER_TRAINER = "of another trainer"
 UNREADABLE_TRIAL = "that cannot be read"
 # Larger values are not used. The violation of a constraint whose metric is unknown is infinite, and
 # becomes this number.
@@ -96,8 +99,12 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             left_out[NO_VALUE] += 1
             continue
         started = state.started.trial
-        constants = {
-            "params": started.params,
+        if (trainer := _label_in(space, earlier, started)) is None:
+            left_out[OTHER_TRAINER] += 1
+            continue
+        constants: dict[str, JsonValue] = {
+            "trainer": trainer,
+            "params": {trainer: started.params} if trainer else started.params,
             "scaling": started.shape.scaling,
             "data": started.data,
         }
@@ -120,6 +127,20 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
     place = recorded_store(folder) or str(folder)
     return EarlierSweep(folder.name, place, tuple(trials), dict(left_out), new)
+
+
+def _label_in(space: Space, earlier: Space, trial: Trial) -> str | None:
+    """Return the label that the trainer of an earlier trial has in the new space.
+
+    Return None if the new space lacks this trainer. If both spaces have a single trainer, it may
+    have another loop now.
+    """
+    if len(space.trainers) == len(earlier.trainers) == 1:
+        return space.trainer.label
+    old = earlier.trainer_of(trial.labels)
+    same = [each for each in space.trainers.values() if each.is_same(old)]
+    labels = [each.label for each in same]
+    return old.label if old.label in labels else next(iter(labels), None)
 
 
 def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Objective]) -> None:

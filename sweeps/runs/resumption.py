@@ -28,10 +28,11 @@ def refuse_unsigned_checkpoints(search: SearchLoop, trust: bool) -> None:
     The check covers interrupted and paused trials.
     """
     space = search.space
-    pickles = definition_of(references.parse(space.trainer.loop)[0], roots_of(space)).pickles
     for number in (*search.interrupted, *search.view.paused):
         if (checkpoint := search.store.without_deleted_checkpoints(number).checkpoint) is None:
             continue
+        trainer = space.trainer_of(search.store.trial(number).labels)
+        pickles = definition_of(references.parse(trainer.loop)[0], roots_of(space)).pickles
         place = checkpoint_place(search.store.folder, format_trial_id(number), checkpoint.name)
         if not pickles and is_address(place):  # A store has only regular files.
             continue

@@ -7,6 +7,7 @@ from sweeps.core.resources import Shape, shape_of
 from sweeps.space import Space
 from sweeps.space.model.conditions import Key
 from sweeps.space.model.enumeration import any_key
+from sweeps.space.sections.trainer_spec import backends_of
 
 Cell = Mapping[str, Key]
 
@@ -87,12 +88,14 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
 
     Returns:
         One shape for each trial, in the order in which the trials start. [] if the sampler chooses
-        a part of the `scaling` section.
+        a part of the `scaling` section, or one of several backends.
     """
     grids = {d.name for d in space.dimensions if d.is_grid}
     scaling = [d for d in space.dimensions if d.name.split(".")[0] == "scaling"]
-    conditions = {term.name for d in scaling for term in d.when}
-    if not {d.name for d in scaling} | conditions <= grids:
+    deciding = {d.name for d in scaling} | {term.name for d in scaling for term in d.when}
+    if len({*backends_of(space.trainers).values()}) > 1:
+        deciding.add("trainer")
+    if not deciding <= grids:
         return []
     counts = [0] * len(space.cells)
     shapes = []
@@ -108,5 +111,6 @@ def _shape_in(cell: Cell, space: Space) -> Shape:
 
     Dimensions that are not grids do not affect the shape, so they get any valid key.
     """
-    filled = space.fill(lambda dimension: cell.get(dimension.name, any_key(dimension)))
-    return shape_of(filled["scaling"], space.trainer.backend)
+    values = {dim.name: cell.get(dim.name, any_key(dim)) for dim in space.dimensions}
+    filled = space.fill(lambda dimension: values[dimension.name])
+    return shape_of(filled["scaling"], space.trainer_of(values).backend)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from sweeps.core.json_values import is_number
-from sweeps.space import Dimension, Space
+from sweeps.space import Dimension, Space, TrainerSpec
 from sweeps.space.model.conditions import ABSENT, Absent, Key
 from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.yaml.yaml12 import parse, read_text
@@ -25,16 +25,17 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
     """Return the keys that are fixed in the first configurations of a sweep.
 
     Args:
-        space: The search space. The trainer's default configuration is tried only if there is a
-            portfolio, which takes at most a third of `limits.max_trials`.
+        space: The search space. The default configuration of each trainer is tried only if there
+            is a portfolio, which takes at most a third of `limits.max_trials`.
         earlier: The keys that `warm_start.starting_points` returns.
     """
     search = space.search
     points: list[Keys] = [point.keys for point in search.initial_points if point.values is None]
     if search.portfolio is None:
         return [*points, *earlier]
-    points += [*_new_points([_default_point(space)], points), *earlier]
-    portfolio = (_point(space, values) for values in read_portfolio(search.portfolio))
+    defaults = [_default_point(space, trainer) for trainer in space.trainers.values()]
+    points += [*_new_points(defaults, points), *earlier]
+    portfolio = (_point(space, values) for values in _labeled_portfolio(space, search.portfolio))
     most = space.limits.max_trials // 3
     return [*points, *itertools.islice(_new_points(portfolio, points), most)]
 
@@ -55,6 +56,22 @@ def _new_points(candidates: Iterable[Keys], points: Sequence[Keys]) -> Iterator[
             yield keys
 
 
+def _labeled_portfolio(space: Space, name: str) -> Iterator[dict[str, JsonValue]]:
+    """Yield the configurations of a portfolio, as values of the space's dimensions.
+
+    If there are several trainers, these are configurations of the trainer with the portfolio's
+    name.
+    """
+    for trainer in space.trainers.values():
+        if trainer.label and trainer.name != name:
+            continue
+        for values in read_portfolio(name):
+            renamed = {
+                key.replace("params", trainer.params_key, 1): value for key, value in values.items()
+            }
+            yield {"trainer": trainer.label, **renamed} if trainer.label else renamed
+
+
 def _point(space: Space, configuration: Mapping[str, JsonValue]) -> Keys:
     """Return the keys of a configuration; {} if one of its values is outside the space."""
 
@@ -68,12 +85,15 @@ def _point(space: Space, configuration: Mapping[str, JsonValue]) -> Keys:
         return {}
 
 
-def _default_point(space: Space) -> Keys:
-    """Return the keys of the trainer's default configuration."""
-    parameters = space.trainer_definition.parameters
+def _default_point(space: Space, trainer: TrainerSpec) -> Keys:
+    """Return the keys of a trainer's default configuration."""
+    parameters = trainer.definition.parameters
 
     def key_of(dimension: Dimension) -> Key | Absent:
-        default = parameters.get(dimension.name.removeprefix("params."), {}).get("default")
+        if dimension.name == "trainer":
+            return trainer.label
+        name = dimension.name.removeprefix(f"{trainer.params_key}.")
+        default = parameters.get(name, {}).get("default")
         value = _nearest(dimension, default)
         try:
             return ABSENT if value is None else key_in(dimension, value, value)

@@ -24,7 +24,7 @@ from .sections.search_models import (
     SchedulerSpec,
     Search,
 )
-from .sections.trainer_models import TrainerSpec
+from .sections.trainer_spec import TrainerSpec
 
 __all__ = [
     "Constraint",

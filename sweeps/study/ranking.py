@@ -10,17 +10,18 @@ from sweeps.core.trial import Result, State
 ABORT_AFTER_FAILURES = 5
 
 
-def should_abort(ended: Sequence[State]) -> bool:
+def should_abort(ended: Sequence[State], trainers: int = 1) -> bool:
     """Return True if the first `ABORT_AFTER_FAILURES` trials that ended have all failed.
 
-    The sweep should then stop.
+    The sweep should then stop. If there are several trainers, more trials must have failed, because
+    the other trainers may work.
 
     Args:
         ended: Final states, in the order in which the trials ended.
+        trainers: Number of trainers.
     """
-    return len(ended) >= ABORT_AFTER_FAILURES and all(
-        s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES]
-    )
+    first = ended[: ABORT_AFTER_FAILURES * trainers]
+    return len(first) == ABORT_AFTER_FAILURES * trainers and set(first) == {State.FAIL}
 
 
 def beats(a: float | None, b: float | None, minimize: bool) -> bool:

@@ -273,6 +273,7 @@ class TrialState:
             "final": result.final,
             "repeats": None if trial.repeat_of is None else format_trial_id(trial.repeat_of),
             "enqueued": trial.enqueued,
+            "trainer": trial.trainer,
             "data": trial.data,
             "failed_attempts": [attempt.error for attempt in self.failed_attempts],
             "places": [asdict(place) for place in self.places],

@@ -53,7 +53,7 @@ def build_trial(
         number=number,
         params=filled["params"],
         preprocessor=tuple(filled["preprocessor"]),
-        shape=shape_of(filled["scaling"], space.trainer.backend),
+        shape=shape_of(filled["scaling"], space.trainer_of(labels).backend),
         seed=seed_of(space.search.seed, number, "trial"),
         labels=labels,
         data=filled["data"],

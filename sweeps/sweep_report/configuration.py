@@ -23,6 +23,7 @@ def dotted_rows(trial: Trial, params: str = "") -> list[tuple[str, JsonValue]]:
     """
     return [
         *flatten_params(trial.data, "data."),
+        *([("trainer", trial.trainer)] if trial.trainer else []),
         ("preprocessor", trial.chain),
         *flatten_params(trial.shape.scaling, "scaling."),
         *flatten_params(trial.params, params),
@@ -37,6 +38,7 @@ def short_rows(trial: Mapping[str, Any]) -> list[tuple[str, JsonValue]]:
     """
     return [
         *flatten_params(trial.get("data", {}), "data."),
+        *[(name, trial[name]) for name in ("trainer",) if trial.get(name)],
         ("preprocessor", shorten_chain(trial["preprocessor"])),
         ("scaling", scaling_text(trial["scaling"])),
         *flatten_params({name: _without_lists(value) for name, value in trial["params"].items()}),

@@ -139,6 +139,7 @@ def to_json(event: events.Event) -> dict[str, object]:
             }
         case events.TrialStarted(trial=trial):
             return {
+                "trainer": trial.trainer,
                 "params": trial.params,
                 "preprocessor": trial.chain,
                 "scaling": trial.shape.scaling,

@@ -134,10 +134,10 @@ def write_parts(target: Path, **parts: Any) -> Path:
         rows={},
         check=rows,
     )
+    code = ModelCode(parts["load"], parts["roots"])
     return write_bundle(
         target,
-        models={SINGLE: TrainedModel(parts["checkpoint"], parts["fitted"])},
-        code=ModelCode(parts["load"], parts["roots"]),
+        models={SINGLE: TrainedModel(parts["checkpoint"], parts["fitted"], code)},
         info=info,
         expected=parts["expected"],
         training=parts["training"],

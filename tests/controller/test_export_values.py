@@ -96,10 +96,8 @@ def exported(
         "write_bundle",
         lambda target, **kept: training.update(kept["training"]) or target,
     )
-    space = dataclasses.replace(
-        loop.store.space,
-        trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"),
-    )
+    trainer = dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load")
+    space = dataclasses.replace(loop.store.space, trainers={"": trainer})
     models = SweepModels(loop.store, space, ())
     return trial_export.export_trial(models, 0, folder / "exports" / "0000", **how), training
 

@@ -15,6 +15,7 @@ from sweeps.data.load_data import load_splits, summarize_source
 from sweeps.data.summary.data_summary import DataSummary
 from sweeps.data.summary.summary_text import label_text
 from sweeps.data.summary.summary_warnings import warnings
+from sweeps.space import TrainerSpec
 from sweeps.space.sections.data_models import DataSpec, Split
 
 
@@ -105,9 +106,9 @@ def warned(summary: Any, data: DataSpec, metric: str, params: dict[str, Any]) ->
         data=data,
         variants=(data,),
         sections={"params": params},
+        trainers={"": TrainerSpec(None, "m:f", "none", None)},
         objectives=(SimpleNamespace(metric=metric),),
         constraints=(),
-        trainer_definition=SimpleNamespace(reads_numbers=False, packages=()),
     )
     return [each.text for each in warnings(summary, space) if each.key == "data.positive"]
 

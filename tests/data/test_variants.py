@@ -228,7 +228,7 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(
     )
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
     numeric = TrainerDefinition(reads_numbers=True)
-    data_actor = new_actor(tmp_path, 1, trainer=numeric)
+    data_actor = new_actor(tmp_path, 1, trainers={"": numeric})
     data_actor.load(request(asked))
     with pytest.raises(
         InputError,
@@ -243,13 +243,19 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(
         data_actor.prepare((Step("Categorizer"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder"))).key
     categories = replace(numeric, reads_categories=True)
-    reader = new_actor(tmp_path, 1, 2, trainer=categories)
+    reader = new_actor(tmp_path, 1, 2, trainers={"": categories})
     reader.load(request(asked))
     prepared = reader.prepare((Step("Categorizer"),))
     for part in prepared.shards[2]["train"]:
         plan = ray.get(part).to_pandas()["plan"]
         assert plan.dtype == pd.CategoricalDtype(["basic", "pro"]) and len(plan) == 15
-    no_features = new_actor(tmp_path, 1, trainer=numeric)
+    both = new_actor(tmp_path, 1, trainers={"numbers": numeric, "categories": categories})
+    both.load(request(asked))
+    unread = both.prepare((Step("Categorizer"),)).unread
+    assert list(unread) == ["numbers"]
+    assert "`plan` is of the type category, which the trainer cannot read" in unread["numbers"]
+    assert both.prepare((Step("OneHotEncoder"),)).unread == {}
+    no_features = new_actor(tmp_path, 1, trainers={"": numeric})
     no_features.load(request(replace(asked, drop=("x", "plan"))))
     with pytest.raises(InputError, match="no column is left for the model to read"):
         no_features.prepare(())

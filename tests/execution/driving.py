@@ -16,6 +16,7 @@ from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.data.prepared_data import PreparedData, Shards
 from sweeps.execution.messages import Job, Labels, TrialUpdate
 from sweeps.execution.pool import Pool
+from sweeps.space import TrainerSpec
 from sweeps.space.model.step_names import Step
 from sweeps.study.events import TrialEnded
 from sweeps.study.states import TrialState
@@ -69,9 +70,8 @@ def job(
     trial_timeout: float | None = None,
 ) -> Job:
     """Return the settings that all trials of a sweep with this loop share."""
-    return Job(
-        "test", loop, backend, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout
-    )
+    trainers = {"": TrainerSpec(None, loop, backend, None)}
+    return Job("test", trainers, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout)
 
 
 def trial(

@@ -24,8 +24,7 @@ def session(**objectives: str) -> TrialSession:
     metric, goal = next(iter(objectives.items()))
     job = Job(
         "s",
-        "m:f",
-        "none",
+        {},
         (),
         metric,
         goal,

@@ -134,7 +134,7 @@ def through(
     last = ("resume", "latest", "--dir", tmp_path / "runs", "--json")
     result = json.loads(invoke(*last).stdout if end_here else ended(command(*last)))
     assert sum(result["trials"].values()) == trials and "interrupted" not in result["trials"]
-    assert Path(result["checkpoint"]).is_dir()
+    assert Path(result.get("checkpoint") or result["bundle"]).is_dir()
     folder = Path(result["dir"])
     assert not list(folder.glob(".*")) and not (folder / "ray.json").exists()
     assert sorted(f.name for f in folder.glob("trials/*/checkpoint_*")) != []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,10 +56,10 @@ SCALINGS = {
 def test_no_shape_gets_more_trials_than_the_plan_says(make: Any, body: Any) -> None:
     space = make(body, trials=14)
     counts = count_shapes(space, trials_per_cell(space.cells, 14))
-    assert list(counts) == list(space.shapes)
+    assert list(counts) == [replace(shape, backend="none") for shape in space.shapes]
     for seed in range(20):
         shapes = Counter(
-            shape_of(filled["scaling"], "xgboost") for filled in drawn(space, random.Random(seed))
+            shape_of(filled["scaling"], "none") for filled in drawn(space, random.Random(seed))
         )
         for shape, trials in counts.items():
             assert shapes[shape] <= trials, shape

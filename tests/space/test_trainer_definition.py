@@ -59,7 +59,7 @@ def test_a_module_with_a_literal_is_a_trainer(tmp_path: Path) -> None:
         "torch",
         "my:load",
     )
-    assert space.trainer_definition.resume_files == ("optimizer.pt",) and space.notes == ()
+    assert space.trainer.definition.resume_files == ("optimizer.pt",) and space.notes == ()
 
 
 def test_a_mapping_takes_from_the_literal_what_it_does_not_say(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not() -> Non
     assert ranking.should_abort([F] * 5 + [C])
     assert not ranking.should_abort([F, F, P, F, F, F, F, F, F])
     assert not ranking.should_abort([])
+    assert not ranking.should_abort([F] * 9, trainers=2)
+    assert ranking.should_abort([F] * 10, trainers=2)
 
 
 def test_a_complete_trial_wins_over_a_better_one_that_was_stopped() -> None:

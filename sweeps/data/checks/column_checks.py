@@ -6,12 +6,13 @@ The check runs before any step is fitted. Pure functions, no I/O.
 import fnmatch
 import glob
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from sweeps.core.errors import Problem, join_first
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.preprocessing.step_kinds import ENCODERS, EXPANDING
 from sweeps.space import Dimension, Space, Step
-from sweeps.space.model.templates import Template, walk
+from sweeps.space.model.templates import Template, walk, walk_with
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 from .named_columns import column_suggestion
@@ -58,7 +59,7 @@ def check_step_columns(
     label: Label | None,
     source: str,
     removed: Collection[str] = (),
-    params: Template = None,
+    params: Mapping[str, Template] = MappingProxyType({}),
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps and constraints exist.
 
@@ -73,8 +74,8 @@ def check_step_columns(
         source: Name of the data source, for messages.
         removed: Columns of the data that do not reach any step: the label, columns of weights, the
             columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
-        params: The `params` section of the space, whose constraints of gradient boosting name
-            columns.
+        params: Parameters of each trainer, whose constraints of gradient boosting name columns, by
+            their path in the space file.
 
     Returns:
         One problem for each wrong name. Its place is a path in the space file, such as
@@ -94,7 +95,7 @@ def check_step_columns(
         if step.name in EXPANDING:
             expanded = True
             where = f"`{source}` or in the output of earlier steps"
-    for path, name in _constraint_columns(params):
+    for path, name in (pair for key in params for pair in _constraint_columns(key, params[key])):
         if not _may_exist(name, names, expanded):
             text = f"no column `{name}` reaches the trainer; {column_suggestion(name, names)}"
             problems.append(Problem(path, text))
@@ -131,7 +132,7 @@ def _not_found(
     return f"no column `{selector}` in {where}; {suggestion}"
 
 
-def _constraint_columns(params: Template) -> Iterator[tuple[str, str]]:
+def _constraint_columns(place: str, params: Template) -> Iterator[tuple[str, str]]:
     """Yield the path and the name of each column that a constraint names.
 
     A constraint that is tuned is checked in its trials.
@@ -142,11 +143,11 @@ def _constraint_columns(params: Template) -> Iterator[tuple[str, str]]:
         if isinstance(constraint, (dict, tuple, list)):
             # A dict has the names as keys. Lists have the names, or numbers of columns.
             values = constraint if isinstance(constraint, dict) else walk(constraint)
-            yield from ((f"params.{key}", name) for name in values if isinstance(name, str))
+            yield from ((f"{place}.{key}", name) for name in values if isinstance(name, str))
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
-    """Return problems if the trainer cannot read a column, whatever the tuned keys are.
+    """Return problems if a trainer cannot read a column, whatever the tuned keys are.
 
     If only some data variants have such a column, their trials fail, but the sweep does not.
     Nothing is returned then.
@@ -156,17 +157,20 @@ def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Proble
         types: For each variant, the features that are no numbers and have no rule of `data.parse`,
             with their types. See `column_types.type_name`.
     """
-    steps = [*steps_of(space.sections.get("preprocessor"))]
-    variants = []
-    for columns in types:
-        unread = {}
-        for name, kind in columns.items():
-            if unread_kind := _unread_kind(name, kind, steps, space.trainer_definition):
-                unread[name] = unread_kind
-        variants.append(unread)
-    if not all(variants):
-        return []
-    return unread_problems(variants[0], space.trainer.name or "the trainer")
+    problems: list[Problem] = []
+    for trainer in space.trainers.values():
+        parts = walk_with(trainer.label, space.sections.get("preprocessor"))
+        steps = [part for part in parts if isinstance(part, Step)]
+        variants = []
+        for columns in types:
+            unread = {}
+            for name, kind in columns.items():
+                if unread_kind := _unread_kind(name, kind, steps, trainer.definition):
+                    unread[name] = unread_kind
+            variants.append(unread)
+        if all(variants):
+            problems += unread_problems(variants[0], trainer.label or trainer.name or "the trainer")
+    return problems
 
 
 def _unread_kind(column: str, kind: str, steps: Sequence[Step], trainer: TrainerDefinition) -> str:

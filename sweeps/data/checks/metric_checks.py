@@ -9,7 +9,8 @@ from sweeps.core.label_columns import SEVERAL_COLUMNS
 from sweeps.core.plugins import references
 from sweeps.core.resources import COSTS
 from sweeps.core.text.suggestions import closest
-from sweeps.space import Space
+from sweeps.space import Space, TrainerSpec
+from sweeps.space.model.templates import params_of
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.search_models import Objective
 
@@ -31,7 +32,7 @@ _OBJECTIVES = {"binary": ("binary", "multilabel"), "multi": ("multiclass",)}
 
 
 def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> list[Problem]:
-    """Check that the trainer reports the metrics of objectives and constraints for this task.
+    """Check that every trainer reports the metrics of objectives and constraints for this task.
 
     The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is
     True, the metrics in `sweeps.core.metrics.METRICS` are allowed too. A cost, such as `seconds`,
@@ -44,17 +45,27 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
             `missing_class_notes`.
 
     Returns:
-        The problems. The list is empty if the metrics are not known: there is no label, the trainer
-        lists no metrics for the task, `TRAINER["additional_metrics"]` is True, or `params` has
-        `objective` or `eval_metric`.
+        The problems. There are none of a trainer whose metrics are not known: there is no label,
+        the trainer lists no metrics for the task, `TRAINER["additional_metrics"]` is True, or its
+        parameters have `objective` or `eval_metric`.
     """
-    definition = space.trainer_definition
+    problems: list[Problem] = []
+    for trainer in space.trainers.values():
+        problems += _check_trainer(space, trainer, task, notes)
+    return list(dict.fromkeys(problems))
+
+
+def _check_trainer(
+    space: Space, trainer: TrainerSpec, task: str | None, notes: Sequence[str]
+) -> list[Problem]:
+    """Check that a trainer reports the metrics; see `check_metrics`."""
+    definition = trainer.definition
     reported: Mapping[Any, Sequence[str]] = definition.metrics
-    params = space.sections.get("params", {})
+    params = params_of(space.sections, trainer.label)
     if task is None or task not in reported or not isinstance(params, dict):
         return []
-    if problems := _check_objective(str(params.get("objective", "")), task):
-        return problems
+    if text := _objective_problem(str(params.get("objective", "")), task):
+        return [Problem(f"{trainer.params_key}.objective", text)]
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     goal_problems = _check_goals(space) if definition.all_metrics else []
@@ -64,25 +75,24 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     metric_by_key = _objective_metrics(space)
     metric_by_key |= {f"constraints.{c.metric}": c.metric for c in space.constraints}
     computed = metrics.METRICS if definition.all_metrics else {}
+    name = f"`{trainer.label}`" if trainer.label else "this trainer"
+    problems = []
     for key, metric in metric_by_key.items():
-        problem = _check_metric(key, metric, task, reported, computed)
-        if problem is not None:
-            problems.append(problem)
+        text = _metric_problem(metric, task, reported, computed, trainer=name)
+        if text is not None:
+            problems.append(Problem(key, text))
     return problems + goal_problems
 
 
-def _check_objective(objective: str, task: str) -> list[Problem]:
-    """Check that the `objective` of XGBoost or LightGBM fits the task."""
+def _objective_problem(objective: str, task: str) -> str | None:
+    """Return why the `objective` of XGBoost or LightGBM does not fit the task; None if it does."""
     for kind, tasks in _OBJECTIVES.items():
         if objective.startswith(kind) and task not in tasks:
-            return [
-                Problem(
-                    "params.objective",
-                    f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
-                    f"{_TASK_NAMES[task]}; leave it out, so that the label decides",
-                )
-            ]
-    return []
+            return (
+                f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
+                f"{_TASK_NAMES[task]}; leave it out, so that the label decides"
+            )
+    return None
 
 
 def check_metric_functions(space: Space) -> list[Problem]:
@@ -130,23 +140,23 @@ def _objectives(space: Space) -> dict[str, Objective]:
     return {f"objective.{i}": objective for i, objective in enumerate(space.objectives)}
 
 
-def _check_metric(
-    key: str,
+def _metric_problem(
     metric: str,
     task: str,
     reported: Mapping[Any, Sequence[str]],
     computed: Mapping[str, metrics.Metric],
-) -> Problem | None:
-    """Return the problem of a metric that the trainer does not report for a task.
+    trainer: str,
+) -> str | None:
+    """Return the problem of a metric that a trainer does not report for a task; None if it does.
 
     Costs, and names with a parameter such as `error@0.7`, are no problem.
 
     Args:
-        key: The metric's key in the space file.
         metric: The metric.
         task: The label's task.
         reported: `TRAINER["metrics"]`.
         computed: Further metrics that the trainer reports as `valid-NAME`.
+        trainer: Name of the trainer, for messages.
     """
     by_task = {name: full_names(names) for name, names in reported.items()}
     for name, computed_metric in computed.items():
@@ -174,14 +184,14 @@ def _check_metric(
             )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     elif (match := _nearest_metric(metric, by_task[task])) is not None:
-        text = f"is not a metric of this trainer; did you mean `{match}`?"
+        text = f"is not a metric of {trainer}; did you mean `{match}`?"
     else:
-        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics[:MOST_LISTED])}"
+        text = f"is not a metric of {trainer}; valid: {', '.join(valid_metrics[:MOST_LISTED])}"
         if len(valid_metrics) > MOST_LISTED:
             text += ", ..."
         if computed:
             text += ", or `valid-` and the name of a scorer of scikit-learn"
-    return Problem(key, f"`{metric}` {text}")
+    return f"`{metric}` {text}"
 
 
 def _nearest_metric(metric: str, valid: Sequence[str]) -> str | None:

@@ -132,13 +132,17 @@ class _DataCheck:
 
     def _check_columns(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> list[Problem]:
         """Check that the columns that a variant and its preprocessing steps name exist."""
+        from sweeps.space.model.templates import params_of
+
         from .column_checks import check_step_columns
 
         names = probed["train"].names
         problems = check_columns(spec, {key: info.names for key, info in probed.items()})
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
-        if not features and not problems and self.space.trainer_definition.needs_label:
+        trainers = self.space.trainers.values()
+        reads_columns = any(trainer.definition.needs_label for trainer in trainers)
+        if not features and not problems and reads_columns:
             problems.append(
                 Problem(
                     "data.label",
@@ -152,7 +156,10 @@ class _DataCheck:
             spec.label,
             source=spec.train,
             removed=removed,
-            params=self.space.sections.get("params"),
+            params={
+                trainer.params_key: params_of(self.space.sections, trainer.label)
+                for trainer in trainers
+            },
         )
 
     def _check_values(self, spec: DataSpec, probed: Mapping[str, SourceInfo]) -> None:

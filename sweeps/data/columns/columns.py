@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -130,8 +130,32 @@ def is_categorical(values: pd.Series) -> bool:
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
+def unread_by(
+    prepared: pd.DataFrame, label: Label | None, trainers: Mapping[str, TrainerDefinition]
+) -> dict[str, str]:
+    """Return why a trainer cannot read the columns after preprocessing, by the trainer's label.
+
+    Args:
+        prepared: Preprocessed rows.
+        label: See `Splits.label`. It is not checked.
+        trainers: Definition of each trainer, by label.
+
+    Raises:
+        InputError: No trainer can read the columns; see `check_readable`.
+    """
+    unread: dict[str, InputError] = {}
+    for name, trainer in trainers.items():
+        try:
+            check_readable(prepared, label, trainer)
+        except InputError as e:
+            unread[name] = e
+    if len(unread) == len(trainers):
+        raise next(iter(unread.values()))
+    return {name: str(error) for name, error in unread.items()}
+
+
 def check_readable(prepared: pd.DataFrame, label: Label | None, trainer: TrainerDefinition) -> None:
-    """Check that the trainer can read all columns after preprocessing.
+    """Check that a trainer can read all columns after preprocessing.
 
     Args:
         prepared: Preprocessed rows.

@@ -61,7 +61,7 @@ def choose(space: Space) -> Ingest:
         return Ingest("memory", f"it has less than {limit}")
     size_text = f"it has {largest / 1e9:.2g} GB"
     obstacles = stream_obstacles(
-        space.data, space.sections, space.trainer, space.trainer_definition, space.scheduler
+        space.data, space.sections, space.trainers.values(), space.scheduler
     )
     obstacle = next(obstacles, None)
     if obstacle is not None:

@@ -19,6 +19,7 @@ from sweeps.data.columns.missing import EVERY_COLUMN
 from sweeps.data.preprocessing.step_kinds import ENCODERS
 from sweeps.space import Space
 from sweeps.space.model.step_names import Step
+from sweeps.space.model.templates import params_of
 from sweeps.space.yaml.scalars import scalar
 from sweeps.space.yaml.yaml_writer import flow
 
@@ -154,11 +155,11 @@ def _positive_class(summary: DataSummary, space: Space) -> Iterator[DataWarning]
     classes = list(summary.label)
     if len(classes) != 2 or space.data.positive is not None or {*classes} <= NEUTRAL_CLASSES:
         return
-    params = space.sections.get("params")
+    blocks = [params_of(space.sections, label) for label in space.trainers]
     metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
     settings = {name.partition("-")[2] for name in metrics}  # without `valid-`
-    if isinstance(params, dict):
-        settings.update(params)
+    for params in blocks:
+        settings.update(params if isinstance(params, dict) else {})
     if used := sorted(NEED_POSITIVE & settings):
         text = (
             f"the positive class is {classes[1]}, the last in sorted order, and "
@@ -199,13 +200,15 @@ def _matters(finding: Finding, space: Space) -> bool:
         return not data.drop_duplicates
     if finding.kind == "rounded":
         scaled = any(step.name.endswith("Scaler") for step in _steps(space))
-        return not scaled and space.trainer.name not in WIDE_FLOATS
+        narrow = any(trainer.name not in WIDE_FLOATS for trainer in space.trainers.values())
+        return narrow and not scaled
     about_texts = ("identifier", "prose", "many", "number_text", "date_text", "unseen")
     if finding.kind not in about_texts:
         return True
     if _is_handled(finding.column, space):
         return False
-    if finding.kind == "prose" and "transformers" in space.trainer_definition.packages:
+    packages = {name for each in space.trainers.values() for name in each.definition.packages}
+    if finding.kind == "prose" and "transformers" in packages:
         return False
     return _reads_texts(finding.column, space)
 
@@ -233,7 +236,8 @@ def _reads_texts(column: str, space: Space) -> bool:
 
     A user's own loop may ignore columns.
     """
-    if space.trainer.name is not None and space.trainer_definition.needs_label:
+    trainers = space.trainers.values()
+    if any(trainer.name is not None and trainer.definition.needs_label for trainer in trainers):
         return True
     encoders = (step for step in _steps(space) if step.short in ENCODERS)
     return any(selects(step, column) for step in encoders)

@@ -43,22 +43,23 @@ class GangConnections:
             WorkerLost: A worker died.
         """
         await asyncio.gather(*(asyncio.shield(worker.started) for worker in workers))
-        gang = await self._find_or_create(workers)
-        reconnects = self._processes.job.backend in gang_ranks.RECONNECTED_FOR_EACH_TRIAL
+        gang = await self._find_or_create(workers, shape.backend)
+        reconnects = gang.backend in gang_ranks.RECONNECTED_FOR_EACH_TRIAL
         if len(workers) > 1 and (reconnects or not gang.connected):
             await self._connect(gang, dict(shape.per_worker))
         return gang
 
-    async def _find_or_create(self, workers: Sequence[PoolWorker]) -> Gang:
-        """Return the gang of exactly these workers.
+    async def _find_or_create(self, workers: Sequence[PoolWorker], backend: str) -> Gang:
+        """Return the gang of exactly these workers with this backend.
 
         If there is none, disband the other gangs of the workers and create a gang.
         """
         old = list(dict.fromkeys(worker.gang for worker in workers if worker.gang is not None))
-        if len(old) == 1 and set(old[0].workers) == set(workers) and not old[0].broken:
-            return old[0]
+        same = [gang for gang in old if set(gang.workers) == set(workers)]
+        if same and not same[0].broken and same[0].backend == backend:
+            return same[0]
         await asyncio.gather(*(self.disband(gang) for gang in old))
-        gang = Gang(next(self._numbers), workers)
+        gang = Gang(next(self._numbers), workers, backend)
         for worker in workers:
             if worker.lost is not None:
                 raise worker.lost
@@ -74,7 +75,7 @@ class GangConnections:
         try:
             if gang.connected:
                 await asyncio.wait_for(first.call("disband"), DISBAND_WITHIN)
-            form = first.call("form", handles, gang.ranks, resources, visible)
+            form = first.call("form", handles, gang.ranks, resources, visible, gang.backend)
             await asyncio.wait_for(form, CONNECT_WITHIN)
         except Exception as e:
             gang.broken = True
@@ -83,7 +84,7 @@ class GangConnections:
                 if worker.lost is not None:
                     raise worker.lost from e
             raise CannotStart(
-                f"trainer.backend: `{self._processes.job.backend}` could not connect the trial's "
+                f"trainer.backend: `{gang.backend}` could not connect the trial's "
                 f"workers: {describe(e)}"
             ) from e
         gang.connected = True

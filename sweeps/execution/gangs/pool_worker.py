@@ -149,6 +149,7 @@ class Gang:
     Args:
         number: Number of the gang.
         workers: The workers, in any order.
+        backend: Backend that connects the workers; see `Shape.backend`.
 
     Attributes:
         id: Id of the gang.
@@ -159,8 +160,9 @@ class Gang:
         disbanding: Task that disbands the gang; None before the gang is disbanded.
     """
 
-    def __init__(self, number: int, workers: Sequence[PoolWorker]):
+    def __init__(self, number: int, workers: Sequence[PoolWorker], backend: str):
         self.id = f"gang-{number:03d}"
+        self.backend = backend
         self.workers = gang_ranks.in_rank_order(workers)
         self.ranks = gang_ranks.ranks_on([w.node for w in self.workers])
         self.connected = False

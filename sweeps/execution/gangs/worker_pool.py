@@ -190,28 +190,28 @@ class WorkerPool:
             self._grants.pop(request.id, None)
             self.serve()
 
-    def give_back(self, workers: Sequence[PoolWorker]) -> None:
-        """Release reserved workers.
+    def give_back(self, workers: Sequence[PoolWorker], closes: bool = False) -> None:
+        """Release reserved workers, or close them if `closes` is True.
 
         Workers of a broken gang (see `Gang`) leave the gang first. Others stay connected.
         """
-        gangs = {worker.gang for worker in workers if worker.gang is not None}
-        broken = [gang for gang in gangs if gang.broken]
+        broken = {worker.gang for worker in workers if worker.gang and worker.gang.broken}
         if broken:
-            self._spawn(self._disband_and_free(broken, workers))
+            self._spawn(self._leave(broken, workers, closes))
         else:
-            self._free(workers)
+            self._free(workers, closes)
 
-    async def _disband_and_free(self, broken: list[Gang], workers: Sequence[PoolWorker]) -> None:
+    async def _leave(self, broken: set[Gang], workers: Sequence[PoolWorker], closes: bool) -> None:
+        """Disband broken gangs, and then free workers."""
         await asyncio.gather(*(self.gangs.disband(gang) for gang in broken))
-        self._free(workers)
+        self._free(workers, closes)
 
-    def _free(self, workers: Sequence[PoolWorker]) -> None:
-        """Make busy workers idle, or close them if workers are not used again."""
+    def _free(self, workers: Sequence[PoolWorker], closes: bool) -> None:
+        """Make busy workers idle, or close them."""
         for worker in workers:
             if worker.lost is not None or worker.phase is not Phase.BUSY:
                 continue
-            if self.job.reuse == "never":
+            if closes:
                 self.close(worker)
             else:
                 worker.phase = Phase.IDLE
@@ -263,7 +263,7 @@ class WorkerPool:
         except asyncio.CancelledError:
             # The request may have been granted just before the cancellation.
             self._grants.pop(request.id, None)
-            self._free([] if answer.cancelled() else answer.result())
+            self._free([] if answer.cancelled() else answer.result(), closes=False)
             raise
         finally:
             del self._answers[request.id]

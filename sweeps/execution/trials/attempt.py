@@ -306,7 +306,7 @@ class Attempt:
         If a peer waits for such a rank in a collective operation, the operation then raises an
         exception in the peer. With some backends, a peer that still works would also fail.
         """
-        if self._gang.broken or self._job.backend not in gang_ranks.LEFT_SAFELY:
+        if self._gang.broken or self._gang.backend not in gang_ranks.LEFT_SAFELY:
             return
         now = clock.monotonic()
         if now - max(self._running.last_update.values(), default=now) < RETURNED_LEAVE_AFTER:

@@ -60,6 +60,9 @@ class TrialDriver:
                     self.workers.give_back(running.next_workers)
                     running.next_workers = []
                 prepared = await asyncio.shield(fit)
+                if (reason := prepared.unread.get(running.trial.trainer)) is not None:
+                    running.finish(retry.failure(reason))
+                    break
                 outcome = await self._attempt(running, prepared)
                 has_yielded = running.yields
                 running.yields = False
@@ -128,7 +131,8 @@ class TrialDriver:
             raise
         running.end_attempt()
         if not self.elastic.keep_workers(gang, running, outcome):
-            self.workers.give_back(gang.workers)
+            trainer = self.services.job.trainer_of(running.trial)
+            self.workers.give_back(gang.workers, closes=trainer.reuse == "never")
         if isinstance(outcome, Ended) and is_data_loss(outcome.error):
             return self._lose_data(gang, running.trial, prepared.key)
         return outcome

@@ -182,13 +182,15 @@ class Membership:
     Args:
         ranks: Ranks of this process, and the size of the gang.
         visible_gpus: New value of `CUDA_VISIBLE_DEVICES`. None to keep the current value.
+        backend: Backend of the gang.
 
     Attributes:
         groups: Process groups of torch that belong to the gang; empty before `enter`.
     """
 
-    def __init__(self, ranks: Ranks, visible_gpus: str | None):
+    def __init__(self, ranks: Ranks, visible_gpus: str | None, backend: str):
         self.ranks = ranks
+        self.backend = backend
         self.groups: frozenset[Any] = frozenset()
         self._environment = dict(os.environ)
         self._context: contextlib.AbstractContextManager[object] | None = None

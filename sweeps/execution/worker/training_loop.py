@@ -42,12 +42,13 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     """
     job = session.job
     assignment = session.assignment
+    trainer = job.trainer_of(assignment.trial)
     loop_context.set_current(current)
     loop: Any = None
     try:
-        for reference in job.references:
+        for reference in trainer.references:
             references.resolve(reference)
-        loop = references.resolve(job.loop)
+        loop = references.resolve(trainer.loop)
 
         def train(running: TrialSession | RankLoop) -> None:
             arguments = [copy.deepcopy(assignment.trial.params)] if takes_config(loop) else []

@@ -21,6 +21,7 @@ from sweeps.core.host.processes import working_directory
 from sweeps.core.loop_context import Current
 from sweeps.core.plugins import references
 from sweeps.execution.messages import Assignment, Job
+from sweeps.space import TrainerSpec
 
 from .dataset_cache import DatasetCache
 
@@ -41,7 +42,7 @@ def current_of(job: Job, assignment: Assignment, cache: DatasetCache) -> Current
         "classes": assignment.labels.classes,
         "threads": max(job.threads, math.floor(cpus)),
         "check": cache.check,
-        "options": dict(job.options),
+        "options": dict(job.trainer_of(assignment.trial).options),
         "roots": _code_folders(job),
         "weight": cache.data.weight,
         "_folder": Path(assignment.folder, FILES),
@@ -61,8 +62,8 @@ def _code_folders(job: Job) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def import_loop(job: Job, seconds: float | None) -> None:
-    """Import the module of the training loop before the worker's first trial.
+def import_loop(trainer: TrainerSpec, seconds: float | None) -> None:
+    """Import the module of a training loop before the worker's first trial with this loop.
 
     The trial's time does not include this import.
 
@@ -70,15 +71,15 @@ def import_loop(job: Job, seconds: float | None) -> None:
     for all trials.
 
     Args:
-        job: Settings that all trials of the sweep share.
+        trainer: The trainer with the loop.
         seconds: See `write_stacks_after`.
     """
     with (
         write_stacks_after(seconds),
         contextlib.suppress(BaseException),
     ):  # The trial reports errors.
-        os.environ.update(job.environment)
-        for reference in (job.loop, *job.references):
+        os.environ.update(trainer.environment)
+        for reference in (trainer.loop, *trainer.references):
             references.resolve(reference)
 
 

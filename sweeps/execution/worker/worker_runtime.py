@@ -23,6 +23,7 @@ from ray.train.backend import Backend, BackendConfig
 
 from sweeps.core.host import exit_causes
 from sweeps.core.plugins import references
+from sweeps.core.resources import Shape
 from sweeps.core.text.secrets import hide_in_output, remember_uri, remember_variables
 from sweeps.execution.isolation import child_processes, process_reset, torch_state
 from sweeps.execution.messages import Assignment, AttemptId, Ended, Job, Ranks, WorkerInfo
@@ -69,13 +70,15 @@ class WorkerRuntime:
         self._group: tuple[Backend, backends.WorkerGroup, BackendConfig] | None = None
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
-        # Memory in use after the first trial, in bytes; None before its end.
-        self._first_memory: int | None = None
+        # Labels of the trainers whose loops are imported.
+        self._imported: set[str] = set()
+        # Memory in use after the first trial of the latest of these trainers, in bytes.
+        self._first_memory = 0
 
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops.
 
-        If the loop is one of the trainers that come with sweeps, import it now.
+        If a loop is one of the trainers that come with sweeps, import it now.
         """
         os.environ.update(self.job.secrets)
         remember_variables(self.job.secret_names)
@@ -95,12 +98,12 @@ class WorkerRuntime:
         exit_causes.log_os_exit()
         loop_mlflow.prepare(self.job.tracking)
         threading.Thread(target=self._listen, name="sweeps-control", daemon=True).start()
-        if self.job.loop.startswith("sweeps.trainers."):
-            with contextlib.suppress(Exception):
-                references.resolve(self.job.loop)
-        elif self.job.backend != "none":
+        for trainer in self.job.trainers.values():
             with contextlib.suppress(Exception):  # The trial will report the error.
-                backends.config_of(self.job.backend)
+                if trainer.loop.startswith("sweeps.trainers."):
+                    references.resolve(trainer.loop)
+                elif trainer.backend != "none":
+                    backends.config_of(trainer.backend)
         context = ray.get_runtime_context()
         gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
         place = RankPlace(ray.util.get_node_ip_address(), gpus)
@@ -108,15 +111,16 @@ class WorkerRuntime:
 
     # ---- gangs
 
-    def join(self, ranks: Ranks, visible_gpus: str | None) -> None:
+    def join(self, ranks: Ranks, visible_gpus: str | None, backend: str) -> None:
         """Leave the current gang, if there is one, and join another gang.
 
         Args:
             ranks: Place of this process in the new gang.
             visible_gpus: New value of `CUDA_VISIBLE_DEVICES`; None to keep the present value.
+            backend: Backend of the gang.
         """
         self.leave()
-        self._membership = backends.Membership(ranks, visible_gpus)
+        self._membership = backends.Membership(ranks, visible_gpus, backend)
         ray_train_adapter.set_ranks(ranks)
 
     def leave(self) -> None:
@@ -137,6 +141,7 @@ class WorkerRuntime:
         ranks: tuple[Ranks, ...],
         resources: dict[str, float],
         visible_gpus: list[str],
+        backend_name: str,
     ) -> None:
         """Connect the workers of a gang with Ray Train's backend.
 
@@ -148,14 +153,16 @@ class WorkerRuntime:
             resources: Name and amount of each resource of one worker.
             visible_gpus: For each worker, the ids of the GPUs of all workers on its node; ""
                 without GPUs.
+            backend_name: Name of the backend; see `Shape.backend`.
         """
-        config = backends.config_of(self.job.backend, resources)
+        config = backends.config_of(backend_name, resources)
         backend = config.backend_cls()
         group = backends.WorkerGroup(workers, resources)
         shares_gpus = backend.share_cuda_visible_devices and resources.get("GPU", 0) > 0
         if shares_gpus:  # After CUDA is initialized, a process cannot change its visible devices.
             shares_gpus = not any(group.execute(torch_state.uses_cuda))
-        group.call("join", ranks, visible_gpus if shares_gpus else [None] * len(workers))
+        visible = visible_gpus if shares_gpus else [None] * len(workers)
+        group.call("join", ranks, visible, [backend_name] * len(workers))
         self._group = (backend, group, config)
         backend.on_start(group, config)
         backend.on_training_start(group, config)
@@ -163,9 +170,10 @@ class WorkerRuntime:
 
     def enter(self) -> None:
         """Enter the context in which the backend lets training functions run."""
-        self.membership.enter(backends.config_of(self.job.backend))
-        if self.job.backend == "jax":  # Ray's backend gives the first GPUs of the node to each.
-            self.membership.show_own_gpus()
+        membership = self.membership
+        membership.enter(backends.config_of(membership.backend))
+        if membership.backend == "jax":  # Ray's backend gives the first GPUs of the node to each.
+            membership.show_own_gpus()
 
     def disband(self) -> None:
         """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0.
@@ -184,17 +192,21 @@ class WorkerRuntime:
         """Exit the context that `enter` has entered."""
         self.membership.exit_context()
 
-    def _form_alone(self, resources: dict[str, float]) -> None:
+    def _form_alone(self, shape: Shape) -> None:
         """Make this worker a gang of one, and set up the backend in this process.
 
         For torch, create the process group here, because this is faster than Ray Train's backend.
         For any other backend, call Ray Train's backend, unless a single worker needs no backend.
         """
-        backend = self.job.backend
-        if backend in RECONNECTED_FOR_EACH_TRIAL:
+        backend = shape.backend
+        resources = dict(shape.per_worker)
+        membership = self._membership
+        if membership is not None and (
+            backend in RECONNECTED_FOR_EACH_TRIAL or membership.backend != backend
+        ):
             self.leave()
         if self._membership is None:
-            self.join(Ranks(), None)
+            self.join(Ranks(), None, backend)
             if backend not in backends.UNUSED_ALONE:
                 config = backends.config_of(backend, resources)
                 group = backends.OwnProcess(resources)
@@ -221,10 +233,11 @@ class WorkerRuntime:
             # At the end of the last trial, other ranks may still have used its process groups.
             torch_state.destroy_groups(self._membership.groups)
         if assignment.ranks.world_size == 1:
-            self._form_alone(dict(assignment.trial.shape.per_worker))
+            self._form_alone(assignment.trial.shape)
         membership = self.membership
         self._keep_caches(assignment)
-        is_first = self._first_memory is None
+        label = assignment.trial.trainer
+        is_first = label not in self._imported
         if is_first:
             process_reset.freeze_objects()
         cache = self._caches[assignment.data_key]
@@ -249,7 +262,8 @@ class WorkerRuntime:
             save_files(self.job.store, self._log, assignment)
             self.session = None
             self._log = None
-        if self._first_memory is None:
+        if is_first:
+            self._imported.add(label)
             process_reset.freeze_objects()
             self._first_memory = process_reset.memory()
         growth_error = process_reset.excess_growth(self._first_memory, process_reset.memory())
@@ -282,7 +296,7 @@ class WorkerRuntime:
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
-            import_loop(self.job, seconds)
+            import_loop(self.job.trainer_of(assignment.trial), seconds)
             if assignment.ranks.rank == 0:
                 ray.get(self.pool.restart_clock.remote(assignment.id))
         current = current_of(self.job, assignment, self._caches[assignment.data_key])

@@ -196,28 +196,35 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 # ---- shapes
 
 
-def shape_assignments(sections: Sections, backend: str) -> Iterator[tuple[Shape, Keys]]:
+def shape_assignments(
+    sections: Sections, backends: Mapping[str, str]
+) -> Iterator[tuple[Shape, Keys]]:
     """Yield the shape for each combination of the values that the section `scaling` depends on.
+
+    If several trainers have different backends, the trainer is one of these values.
 
     Args:
         sections: All sections of the space.
-        backend: Backend of the trainer.
+        backends: Backend of each trainer, by label.
 
     Yields:
         The shape, and the value of each active dimension, by name; see `assignments`.
     """
     names = [dim.name for dim in dimensions(sections.get("scaling"))]
+    if len({*backends.values()}) > 1 and "trainer" in sections:
+        names.append("trainer")
     for filled, values in assignments(sections, names):
         scaling = filled.get("scaling")
+        backend = backends.get(filled.get("trainer", ""), "none")
         yield shape_of(scaling if isinstance(scaling, dict) else {}, backend), values
 
 
-def all_shapes(sections: Sections, backend: str) -> tuple[Shape, ...]:
+def all_shapes(sections: Sections, backends: Mapping[str, str]) -> tuple[Shape, ...]:
     """Return the distinct shapes that trials of a space can have, in the order of the file.
 
     Args:
         sections: All sections of the space.
-        backend: Backend of the trainer.
+        backends: Backend of each trainer, by label.
     """
-    shapes = itertools.islice(shape_assignments(sections, backend), MAX_SHAPES)
+    shapes = itertools.islice(shape_assignments(sections, backends), MAX_SHAPES)
     return tuple(dict.fromkeys(shape for shape, _ in shapes))

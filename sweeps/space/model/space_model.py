@@ -27,8 +27,8 @@ from sweeps.space.sections.search_models import (
 )
 from sweeps.space.sections.tracker_section import DEFAULT as DEFAULT_TRACKERS
 from sweeps.space.sections.tracker_section import TrackerSpec
-from sweeps.space.sections.trainer_definition import TrainerDefinition
-from sweeps.space.sections.trainer_models import RuntimeEnv, TrainerSpec
+from sweeps.space.sections.trainer_models import RuntimeEnv
+from sweeps.space.sections.trainer_spec import TrainerSpec
 from sweeps.space.yaml.yaml_writer import block
 
 from .conditions import Key
@@ -55,7 +55,7 @@ class Space:
         path: Absolute path of the file. For a dict of a Python script, the path of the script.
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
-        trainer: The built-in trainer or the user's training loop, and its backend.
+        trainers: The trainers, by label. The label of a single trainer is "".
         data: The section `data`. A tuned `train` is replaced by its first source, and the other
             tuned keys have their defaults; see `variant`.
         objectives: The objectives, at least one.
@@ -67,8 +67,9 @@ class Space:
         checkpoints: Which checkpoints the ended trials keep.
         bundle: The model in the bundle of the winner.
         sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the
-            order of the file. If a key of `data` is tuned, `data` comes first, with the templates
-            of its tuned keys.
+            order of the file. If a key of `data` is tuned, `data` comes before them, with the
+            templates of its tuned keys. If there are several trainers, `trainer` comes first; it is
+            a dimension with their labels, and `params` has a template for each label.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions
             inside it.
         cells: Every combination of the grids' options. Each cell maps names of grids to keys of
@@ -84,7 +85,6 @@ class Space:
             if the file names the algorithm.
         trackers: Trackers that record the sweep.
         runtime_env: Environment of the worker processes.
-        trainer_definition: Definition of the trainer, from the trainer's module.
         notes: Messages for the user about the file, such as keys without an effect.
         variables: Value of each environment variable that the file uses, without secrets. The
             values are already in the other attributes.
@@ -99,7 +99,7 @@ class Space:
     path: Path
     text: str
     overrides: tuple[str, ...]
-    trainer: TrainerSpec
+    trainers: Mapping[str, TrainerSpec]
     data: DataSpec
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...]
@@ -118,9 +118,6 @@ class Space:
     algorithm_reason: str = field(default="", compare=False, repr=False)
     trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
     runtime_env: RuntimeEnv = field(default_factory=RuntimeEnv)
-    trainer_definition: TrainerDefinition = field(
-        default_factory=TrainerDefinition, compare=False, repr=False
-    )
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -163,6 +160,19 @@ class Space:
     def objective(self) -> Objective:
         """The first objective. Most sweeps have only one objective."""
         return self.objectives[0]
+
+    @property
+    def trainer(self) -> TrainerSpec:
+        """The first trainer. Most sweeps have only one trainer."""
+        return next(iter(self.trainers.values()))
+
+    def trainer_of(self, labels: Mapping[str, Any]) -> TrainerSpec:
+        """Return the trainer of a trial.
+
+        Args:
+            labels: Value of each active dimension, by name, as `Trial.labels` has them.
+        """
+        return self.trainers[labels.get("trainer", "")]
 
     @property
     def refit_splits(self) -> tuple[str, ...]:
@@ -223,6 +233,8 @@ class Space:
             ValueError: `choose` returned a key that no option of the dimension has.
         """
         filled = fill({**self.sections}, choose)
+        if "trainer" in filled:
+            filled["params"] = filled.get("params", {}).get(filled["trainer"], {})
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
         return {name: filled.get(name, default) for name, default in empty.items()}
 
@@ -259,13 +271,9 @@ def user_references(space: Space) -> list[str]:
         *(spec.train for spec in space.variants),
         *(split.path for split in (space.data.valid, space.data.test) if split is not None),
     ]
-    names = [
-        space.trainer.loop,
-        space.trainer.load,
-        space.trainer.backend,
-        *space.trainer.references,
-        *sources,
-    ]
+    names: list[str | None] = [*sources]
+    for trainer in space.trainers.values():
+        names += [trainer.loop, trainer.load, trainer.backend, *trainer.references]
     names += [
         part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)
     ]
@@ -273,7 +281,7 @@ def user_references(space: Space) -> list[str]:
 
 
 def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
-    """Return the files that the commands of the trainer name, such as scripts.
+    """Return the files that the commands of the trainers name, such as scripts.
 
     Each file is mapped to the folder in which it was found.
 
@@ -283,9 +291,10 @@ def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
             files.
     """
     folders: dict[Path, Path] = {}
-    for command in command_options(space.trainer, space.trainer_definition).values():
-        folder = folder_of(command, roots)
-        folders |= dict.fromkeys(code_files(command, folder), folder)
+    for trainer in space.trainers.values():
+        for command in command_options(trainer).values():
+            folder = folder_of(command, roots)
+            folders |= dict.fromkeys(code_files(command, folder), folder)
     return folders
 
 

@@ -160,6 +160,22 @@ def walk(template: Template) -> Iterator[Template]:
         yield from walk(child)
 
 
+def walk_with(trainer: str, template: Template) -> Iterator[Template]:
+    """Yield what `walk` yields, without what is never active with a trainer.
+
+    Args:
+        trainer: Label of the trainer; "" for a single trainer.
+        template: The template.
+    """
+    if isinstance(template, Dimension):
+        terms = (term for term in template.when if term.name == "trainer")
+        if not all(term.holds(trainer) for term in terms):
+            template = template.otherwise
+    yield template
+    for child in children(template):
+        yield from walk_with(trainer, child)
+
+
 def dimensions(template: Template) -> Iterator[Dimension]:
     """Yield every dimension in a template, in the order of the file."""
     return (part for part in walk(template) if isinstance(part, Dimension))
@@ -169,6 +185,19 @@ def tuned_data(sections: Sections) -> Sections:
     """Return the templates of the tuned keys of `data`, by key."""
     tuned = sections.get("data")
     return tuned if isinstance(tuned, dict) else {}
+
+
+def params_of(sections: Sections, label: str) -> Template:
+    """Return the template of a trainer's parameters.
+
+    Args:
+        sections: The sections of a space.
+        label: Label of the trainer; "" for a single trainer.
+    """
+    params = sections.get("params", {})
+    if not label:
+        return params
+    return params.get(label, {}) if isinstance(params, dict) else {}
 
 
 def variant_names(sections: Sections) -> list[str]:

@@ -1,19 +1,18 @@
 """Check that the sections of a space file fit each other and the trainer."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.core.resources import Shape, jax_connects
 from sweeps.core.text.texts import count_noun
-from sweeps.space.model.templates import Sections, walk
+from sweeps.space.model.templates import Sections, params_of, walk
 from sweeps.space.sections.built_in_trainers import trainer_definitions
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
 from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.trainer_definition import NAME
-from sweeps.space.sections.trainer_models import TrainerSpec
-from sweeps.space.sections.trainer_section import TrainerSection
+from sweeps.space.sections.trainer_spec import TrainerSpec
 
 from .nodes import Node
 
@@ -26,15 +25,49 @@ class ConsistencyChecks:
 
     Attributes:
         root: The parsed file, with the overrides.
-        trainer_section: The parser of the section `trainer`, which has the trainer's definition.
-        trainer: The parsed section `trainer`; None if it has a problem.
+        trainers: The trainers by label, without those that have a problem.
         search_sections: The parsed sections about the search.
+        started: True for the file of a sweep that has already started.
     """
 
     root: Node
-    trainer_section: TrainerSection
-    trainer: TrainerSpec | None
+    trainers: Mapping[str, TrainerSpec]
     search_sections: SearchSections
+    started: bool
+
+    def check_scheduler(self, data: DataSpec | None) -> None:
+        """Add a problem if the scheduler compares steps of different trainers.
+
+        After one tree and after one epoch, two models say nothing about each other.
+        """
+        scheduler = self.search_sections.scheduler
+        if len(self.trainers) < 2 or scheduler.name == "none":
+            return
+        if scheduler.counts_rows or (data is not None and data.folds):
+            return
+        self.root.wrong_inside(
+            "scheduler.name",
+            f"{scheduler.name} compares trials at the same step, and steps of different trainers "
+            "cannot be compared; add `resource: data.rows`, use folds in `data.valid`, or write "
+            "`scheduler: {name: none}`",
+        )
+
+    def check_environments(self) -> None:
+        """Add a problem if two trainers set an environment variable to different values.
+
+        Trials of all trainers run in the same worker processes.
+        """
+        first: dict[str, TrainerSpec] = {}
+        for trainer in self.trainers.values():
+            for name, value in trainer.environment.items():
+                other = first.setdefault(name, trainer)
+                if other.environment[name] != value:
+                    text = (
+                        f"sets {name} to `{value}`, but `{other.title}` sets it to "
+                        f"`{other.environment[name]}`, and both run in the same processes; give "
+                        "both the same value, or run two sweeps"
+                    )
+                    self.root.wrong_inside(trainer.path, f"`{trainer.title}` {text}")
 
     def check_folds(self, data: DataSpec | None) -> None:
         """Add a problem if the scheduler does not fit a cross-validation.
@@ -83,10 +116,10 @@ class ConsistencyChecks:
         if scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
                 self.root.wrong_inside(key, text)
-        if data is None or self.trainer is None or data.ingest != "stream":
+        if data is None or data.ingest != "stream":
             return
-        definition = self.trainer_section.definition
-        for key, text in stream_obstacles(data, sections, self.trainer, definition, scheduler):
+        trainers = self.trainers.values()
+        for key, text in stream_obstacles(data, sections, trainers, scheduler):
             self.root.wrong_inside(key, f"{text}; this file has `data.ingest: stream`")
 
     def check_workers(self, shapes: Sequence[Shape]) -> None:
@@ -94,19 +127,20 @@ class ConsistencyChecks:
 
         Also add a problem if Ray's backend for JAX cannot connect the workers.
         """
-        limit = self.trainer_section.definition.max_workers
         most = max((shape.most or shape.workers for shape in shapes), default=1)
-        if limit is not None and most > limit:
-            text = (
-                f"trains on at most {count_noun(limit, 'worker')}, but the space has trials with "
-                f"{most} workers"
-            )
-            self.root.wrong_inside(
-                "space.scaling", f"`{self.trainer_section.name}` {text}; set num_workers to {limit}"
-            )
-        if self.trainer is None or self.trainer.backend != "jax":
-            return
-        unconnected = [shape for shape in shapes if not jax_connects(shape)]
+        for trainer in self.trainers.values():
+            limit = trainer.definition.max_workers
+            if limit is not None and most > limit:
+                text = (
+                    f"trains on at most {count_noun(limit, 'worker')}, but the space has trials "
+                    f"with {most} workers"
+                )
+                self.root.wrong_inside(
+                    "space.scaling", f"`{trainer.title}` {text}; set num_workers to {limit}"
+                )
+        unconnected = [
+            shape for shape in shapes if shape.backend == "jax" and not jax_connects(shape)
+        ]
         if unconnected:
             text = (
                 "Ray's backend for `jax` connects workers only if each worker has whole GPUs or "
@@ -119,77 +153,78 @@ class ConsistencyChecks:
 
     def check_columns(self) -> None:
         """Add a problem if the trainer cannot use the columns that `data` names, or lacks one."""
-        if self.trainer is None:
-            return
-        definition = self.trainer_section.definition
-        if definition.needs_label and not self.trainer_section.started:
-            self._check_label()
-        if not definition.weights:
-            self._refuse_weights()
-        if not definition.several_labels:
-            self._refuse_several_labels()
+        for trainer in self.trainers.values():
+            definition = trainer.definition
+            if definition.needs_label and not self.started:
+                self._check_label(trainer)
+            if not definition.weights:
+                self._refuse_weights(trainer)
+            if not definition.several_labels:
+                self._refuse_several_labels(trainer)
 
-    def _check_label(self) -> None:
+    def _check_label(self, trainer: TrainerSpec) -> None:
         """Add a problem if the file names no label."""
         data = self.root.get("data")
         label = self.root.find("data.label")
         if label.value is None and (data.value is None or data.is_map):
             text = "give the name of the column to predict"
-            label.wrong(f"is required by `{self.trainer_section.name}`; {text}", data.at)
+            label.wrong(f"is required by `{trainer.title}`; {text}", data.at)
 
-    def _refuse_weights(self) -> None:
+    def _refuse_weights(self, trainer: TrainerSpec) -> None:
         """Add a problem for each key that weights rows."""
         for key in ("weight", "class_weight"):
             weights = self.root.find(f"data.{key}")
             if weights.value is not None:
                 text = (
-                    f"`{self.trainer_section.name}` does not use weights; leave this key out, or "
-                    "choose a trainer that uses them"
+                    f"`{trainer.title}` does not use weights; leave this key out, or choose a "
+                    "trainer that uses them"
                 )
-                weights.wrong_key(text + self._trainers_with("weights"))
+                weights.wrong_key(text + _trainers_with("weights", trainer))
 
-    def _refuse_several_labels(self) -> None:
+    def _refuse_several_labels(self, trainer: TrainerSpec) -> None:
         """Add a problem if the label has several columns."""
         label = self.root.find("data.label")
         if label.is_list and len(label.value) > 1:
             text = (
-                f"`{self.trainer_section.name}` predicts one column, but the label has "
+                f"`{trainer.title}` predicts one column, but the label has "
                 f"{len(label.value)}; name one column, or choose a trainer that predicts several"
             )
-            label.wrong(text + self._trainers_with("several_labels"))
+            label.wrong(text + _trainers_with("several_labels", trainer))
 
-    def _trainers_with(self, key: str) -> str:
-        """Return the end of a message: the trainers whose definition has a key.
-
-        The end also says how a loop of the user's own gets the key.
-        """
-        definitions = trainer_definitions()
-        names = [name for name, definition in definitions.items() if getattr(definition, key)]
-        text = f": {', '.join(names)}"
-        if self.trainer is not None and self.trainer.name is None:
-            text += f', or write `"{key}": True` into `{NAME}` if your loop does this'
-        return text
-
-    def with_queries(self, data: DataSpec, params: Sections) -> DataSpec:
+    def with_queries(self, data: DataSpec, sections: Sections) -> DataSpec:
         """Return the data for a trainer that ranks rows.
 
         With a ranking objective, the task is a regression: the model predicts scores.
 
         Add a problem for each ranking objective if the rows have no groups, or have weights.
         """
-        ranking = self.trainer_section.definition.ranking
-        if not ranking:
-            return data
-        for key, value in params.items():
-            texts = [part for part in walk(value) if isinstance(part, str)]
-            for text in texts:
-                if not re.fullmatch(ranking, text):
-                    continue
-                data = replace(data, task=data.task or "regression")
-                if data.group is None or data.weight_columns:
-                    rule = (
-                        "needs `data.group`, the column of groups whose rows it ranks, such as a "
-                        "query, and no `data.weight`"
-                    )
-                    self.root.wrong_inside(f"space.params.{key}", f"`{text}` {rule}")
-        return replace(data, queries=bool(data.group))
+        ranking = [each for each in self.trainers.values() if each.definition.ranking]
+        for trainer in ranking:
+            params = params_of(sections, trainer.label)
+            for key, value in params.items() if isinstance(params, dict) else ():
+                texts = [part for part in walk(value) if isinstance(part, str)]
+                for text in texts:
+                    if not re.fullmatch(trainer.definition.ranking, text):
+                        continue
+                    data = replace(data, task=data.task or "regression")
+                    if data.group is None or data.weight_columns:
+                        rule = (
+                            "needs `data.group`, the column of groups whose rows it ranks, such as "
+                            "a query, and no `data.weight`"
+                        )
+                        place = f"space.{trainer.params_key}.{key}"
+                        self.root.wrong_inside(place, f"`{text}` {rule}")
+        return replace(data, queries=bool(data.group)) if ranking else data
+
+
+def _trainers_with(key: str, trainer: TrainerSpec) -> str:
+    """Return the end of a message: the built-in trainers whose definition has a key.
+
+    If `trainer` is a user's own loop, the end also says how it gets the key.
+    """
+    definitions = trainer_definitions()
+    names = [name for name, definition in definitions.items() if getattr(definition, key)]
+    text = f": {', '.join(names)}"
+    if trainer.name is None:
+        text += f', or write `"{key}": True` into `{NAME}` if your loop does this'
+    return text

@@ -25,7 +25,7 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     Args:
         space: The search space.
         parameters: Values of dimensions by name. The sections `params`, `scaling` and `data` may be
-            left out of a name.
+            left out of a name, and so may the label of the trainer, if the point has a trainer.
 
     Raises:
         InputError: A name or a value is wrong. There is one problem for each.
@@ -34,7 +34,7 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     problems = Problems()
     values: dict[str, Any] = {}
     for short_name, value in parameters.items():
-        name = full_name(space, short_name)
+        name = full_name(space, short_name, str(parameters.get("trainer", "")))
         if name is None:
             known = [dimension.name.removeprefix("params.") for dimension in space.dimensions]
             text = f"the space has no dimension `{short_name}`; {did_you_mean(short_name, known)}"
@@ -56,13 +56,20 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> Keys:
     return point.keys
 
 
-def full_name(space: Space, name: str) -> str | None:
+def full_name(space: Space, name: str, trainer: str = "") -> str | None:
     """Return the full name of a dimension, such as `params.eta` for `eta`.
 
     Return None if the space has no such dimension.
+
+    Args:
+        space: The search space.
+        name: The name, perhaps without its section.
+        trainer: Label of the trainer whose parameters are meant; "" if the sweep has one trainer.
     """
     names = {dimension.name for dimension in space.dimensions}
-    for full in (name, *(f"{section}.{name}" for section in SHORT)):
+    short = name.removeprefix("params.")
+    candidates = [name, f"params.{trainer}.{short}", *(f"{section}.{name}" for section in SHORT)]
+    for full in candidates:
         if full in names:
             return full
     return None

@@ -27,13 +27,14 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
+def brace_notes(key: str, params: Template, names: Iterable[str]) -> Iterator[str]:
     """Yield a note for each text in `params` that names a dimension.
 
     An example is "{params.layers} * 16".
 
     Args:
-        params: The section `space.params`.
+        key: Path of the parameters below `space`.
+        params: The parameters of a trainer.
         names: Names of the dimensions.
     """
     tuned = {name.rpartition(".")[2] for name in names}
@@ -47,7 +48,7 @@ def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
         pairs = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", text)
         if tuned & set(itertools.chain.from_iterable(pairs)):
             yield (
-                f"space.params.{name}: the loop gets the text {text}, because sweeps computes no "
+                f"space.{key}.{name}: the loop gets the text {text}, because sweeps computes no "
                 "values; compute the value in the loop, from the values of the other parameters"
             )
 

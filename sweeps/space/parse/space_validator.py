@@ -12,7 +12,14 @@ from sweeps.space.model.domains import Dimension, Keys
 from sweeps.space.model.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.model.space_model import Space
 from sweeps.space.model.step_names import Step
-from sweeps.space.model.templates import Sections, conditions_of, dimensions, variant_names, walk
+from sweeps.space.model.templates import (
+    Sections,
+    conditions_of,
+    dimensions,
+    params_of,
+    variant_names,
+    walk,
+)
 from sweeps.space.sections.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.sections.command_checks import check_commands
 from sweeps.space.sections.data_models import DataSpec
@@ -21,7 +28,9 @@ from sweeps.space.sections.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.sections.search_sections import SearchSections, perturbs
 from sweeps.space.sections.space_sections import SpaceParser
 from sweeps.space.sections.tracker_section import read_trackers
+from sweeps.space.sections.trainer_choice import read_trainers
 from sweeps.space.sections.trainer_section import TrainerSection
+from sweeps.space.sections.trainer_spec import backends_of
 
 from .consistency_checks import ConsistencyChecks
 from .initial_points import InitialPointsParser
@@ -55,19 +64,16 @@ class SpaceValidator:
         self.started = algorithm is not None
         functions = () if source.functions is None else (source.functions,)
         self.roots = (source.base, Path.cwd(), *functions)
-        self.trainer_section = TrainerSection(self.roots, self.problems, self.started)
-        self.trainer = self.trainer_section.read(root.get("trainer"))
-        self.parser = SpaceParser(
-            self.problems,
-            self.roots,
-            self.started,
-            self.trainer_section.definition,
-            self.trainer_section.name,
+        self.parser = SpaceParser(self.problems, self.roots, self.started)
+        self.trainers, trainer_template = read_trainers(
+            root.get("trainer"),
+            TrainerSection(self.roots, self.problems, self.started),
+            self.parser,
         )
+        self.parser.trainers = self.trainers
+        self.parser.trainer_template = trainer_template
         self.search_sections = SearchSections(root, self.roots)
-        self.checks = ConsistencyChecks(
-            root, self.trainer_section, self.trainer, self.search_sections
-        )
+        self.checks = ConsistencyChecks(root, self.trainers, self.search_sections, self.started)
         self.dimensions: tuple[Dimension, ...] = ()
 
     def space(self) -> Space:
@@ -82,28 +88,28 @@ class SpaceValidator:
         trackers = read_trackers(self.root.get("trackers"), self.roots)
         runtime_env = read_runtime_env(self.root.get(KEY), self.folder)
         self.checks.check_columns()
+        self.checks.check_environments()
         self._check_space_is_given(bool(tuned))
         before = len(self.problems)
         reason = ""
         sections = self._sections(data, tuned)
         cells: tuple[Keys, ...] = ()
         shapes: tuple[Shape, ...] = ()
-        params = sections.get("params")
-        if data is not None and isinstance(params, dict):
-            data = self.checks.with_queries(data, params)
+        if data is not None:
+            data = self.checks.with_queries(data, sections)
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
             shapes = self._shapes(sections)
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
-        assert self.trainer and data
+        assert data is not None
         return Space(
             name=name,
             path=self.source.path,
             text=self.source.text,
             overrides=self.source.overrides,
-            trainer=self.trainer,
+            trainers=self.trainers,
             data=data,
             sections=sections,
             dimensions=self.dimensions,
@@ -116,16 +122,13 @@ class SpaceValidator:
             algorithm_reason=reason,
             trackers=trackers,
             runtime_env=runtime_env,
-            trainer_definition=self.trainer_section.definition,
             notes=self._notes(sections),
             **self.search_sections.parsed,
         )
 
     def _shapes(self, sections: Sections) -> tuple[Shape, ...]:
         """Return the shapes of the trials, and check their numbers of workers."""
-        if self.trainer is None:
-            return ()
-        shapes = enumeration.all_shapes(sections, self.trainer.backend)
+        shapes = enumeration.all_shapes(sections, backends_of(self.trainers))
         self.checks.check_workers(shapes)
         return shapes
 
@@ -153,13 +156,15 @@ class SpaceValidator:
             self.root.find("space.preprocessor").wrong_key(text)
         if tuned and all(map(is_parsed, tuned.values())):
             sections = {"data": tuned, **sections}
+        if isinstance(self.parser.trainer_template, Dimension):
+            sections = {"trainer": self.parser.trainer_template, **sections}
         self.dimensions = tuple(dimensions(sections))
         self.parser.when_parser.conclude(conditions_of(sections))
-        params = sections.get("params")
-        if self.trainer is not None and not self.started and INVALID not in walk(params):
-            check_commands(
-                self.root, self.trainer, self.trainer_section.definition, params, self.roots
-            )
+        if not self.started:
+            for label, trainer in self.trainers.items():
+                params = params_of(sections, label)
+                if INVALID not in walk(params):
+                    check_commands(self.root, trainer, params, self.roots)
         return sections
 
     @property
@@ -186,6 +191,7 @@ class SpaceValidator:
         scheduler = search_sections.scheduler
         limits = search_sections.limits
         reason = ""
+        self.checks.check_scheduler(data)
         self.checks.check_folds(data)
         self.checks.check_bundle(data)
         self.checks.check_ingest(data, sections)
@@ -216,7 +222,11 @@ class SpaceValidator:
         if self.started:
             return ()
         lists = () if self.dimensions else list_notes(sections.get("params"))
-        braces = brace_notes(sections.get("params"), (dim.name for dim in self.dimensions))
+        names = [dim.name for dim in self.dimensions]
+        braces = itertools.chain.from_iterable(
+            brace_notes(trainer.params_key, params_of(sections, label), names)
+            for label, trainer in self.trainers.items()
+        )
         return (
             *goal_notes(self.search_sections.objectives),
             *lists,
@@ -301,7 +311,7 @@ class SpaceValidator:
                 "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
             )
             return cells
-        if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
+        if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, {})):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
             self.root.find("space.scaling").wrong_key(text)
         variants = enumeration.assignments(sections, variant_names(sections))

@@ -18,7 +18,7 @@ TOP_LEVEL = {
     "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this "
     "name. The default is the file's name.",
     "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your "
-    "own loop.",
+    "own loop. A grid or choice of several trainers is a dimension.",
     "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
     "objective": "The metric to optimize: one mapping, or a list of mappings for several "
     "objectives.",

@@ -206,13 +206,15 @@ class WhenParser:
         self.started: set[str] = set()
         # paths of the dimensions that contain the dimension that is parsed now
         self.enclosing: list[str] = []
+        # terms of each dimension that is in no other dimension; the file does not write them
+        self.implied: tuple[Term, ...] = ()
         # terms with an unknown dimension: the dimension with the `when`, and the unknown name
         self._unresolved: list[tuple[Node, Scalar]] = []
         # the dimensions with a `when`, by name
         self._conditional: dict[str, Node] = {}
 
     def read(self, node: Node, kind: str) -> tuple[Term, ...]:
-        """Parse the `when` beside a domain into terms. Return () if there is no `when`.
+        """Parse the `when` beside a domain into terms, and add the implied terms.
 
         Terms with a problem are left out.
 
@@ -221,15 +223,16 @@ class WhenParser:
             kind: The kind of domain.
         """
         self.started.add(node.path)
+        implied = () if self.enclosing else self.implied
         if "when" not in node.value:
-            return ()
+            return implied
         when = node.value["when"]
         self._conditional[node.path] = node
         if not when.is_map or not when.value:
             node.wrong(f"{FORM}, got {when.show()}", when.at)
             return ()
         terms = [self._term(node, kind, name) for name in when.value]
-        return tuple(term for term in terms if term is not None)
+        return (*implied, *(term for term in terms if term is not None))
 
     def _term(self, dimension: Node, kind: str, name: Scalar) -> Term | None:
         """Parse one key of a `when`.
@@ -246,6 +249,9 @@ class WhenParser:
         node = when.value[name]
         if name == dimension.path:
             dimension.wrong(f"`when` names the dimension itself, `{name}`", node.at)
+        elif any(name == term.name for term in self.implied):
+            text = "with which these parameters are always active; remove this key"
+            dimension.wrong(f"`when` names `{name}`, {text}", node.at)
         elif name in self.enclosing:
             text = "which contains this dimension; remove this key, because it is always true"
             dimension.wrong(f"`when` names `{name}`, {text}", node.at)

@@ -15,8 +15,10 @@ from typing import Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.plugins.library_code import is_library_file
+from sweeps.space.model.domains import BRANCHING
 from sweeps.space.parse.nodes import Mark
 from sweeps.space.parse.space_source import SpaceSource
+from sweeps.space.sections.trainer_choice import LABEL
 from sweeps.space.yaml.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES, TOO_DEEP
 from sweeps.space.yaml.yaml_writer import block, node_of
 
@@ -106,10 +108,8 @@ class _Converter:
     def convert(self, space: Mapping[str, Any]) -> dict[str, Any]:
         """Return the space with the values that YAML has."""
         space = dict(space)
-        trainer = space.get("trainer")
-        if passed_functions.is_function(trainer):
-            option = "estimator" if hasattr(trainer, "fit") else "loop"
-            space["trainer"] = {option: trainer}
+        if "trainer" in space:
+            space["trainer"] = _trainer_section(space["trainer"])
         data = space.get("data")
         if isinstance(data, Mapping):
             self.tables = {
@@ -245,3 +245,24 @@ def _type_problem(value: Any) -> str:
     elif hasattr(value, "fit"):
         fix = "; write the class itself, without `()`"
     return f"is an object of {kind}, but {rule}{fix}"
+
+
+def _trainer_section(trainer: Any) -> Any:
+    """Return the section `trainer`, in which each function is a mapping.
+
+    If there are several trainers, the label of a function is its name.
+    """
+    if passed_functions.is_function(trainer):
+        return {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
+    if not isinstance(trainer, Mapping):
+        return trainer
+    section = dict(trainer)
+    for kind in BRANCHING:
+        if isinstance(section.get(kind), (list, tuple)):
+            section[kind] = [
+                {LABEL: each.__name__, **_trainer_section(each)}
+                if passed_functions.is_function(each) and hasattr(each, "__name__")
+                else each
+                for each in section[kind]
+            ]
+    return section

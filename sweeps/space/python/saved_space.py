@@ -20,7 +20,7 @@ from sweeps.core.text.shell_text import shell_command, shell_quoted
 from sweeps.space.model.space_model import Space
 from sweeps.space.parse.load_space import Recorded, load
 from sweeps.space.sections.data_models import Split
-from sweeps.space.sections.trainer_models import TrainerSpec
+from sweeps.space.sections.trainer_spec import TrainerSpec
 
 from .passed_functions import checked_copy, save_module
 from .table_overrides import table_files, table_overrides
@@ -245,18 +245,18 @@ def _why_no_bundle(folder: Path) -> str:
         manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}")
     )
     result = read_result(folder)
-    trainer = None
+    trainers: list[TrainerSpec] = []
     with contextlib.suppress(InputError):  # the user's modules may be missing
-        trainer = _load(folder).trainer
+        trainers = [*_load(folder).trainers.values()]
     if is_driven(folder):
         why = (
             "the sweep is running, and writes its bundle when it ends; wait until then, or stop "
             "the sweep with Ctrl-C"
         )
-    elif trainer is not None and trainer.load is None:
+    elif trainers and all(trainer.load is None for trainer in trainers):
         why = (
             "the sweep has no bundle, because its trainer has no `load`; "
-            f"{how_to_get_a_bundle(trainer)}"
+            f"{how_to_get_a_bundle(trainers[0])}"
         )
     elif exported:
         why = (

@@ -27,6 +27,7 @@ from sweeps.space.sections import data_models, search_models, trainer_models
 from sweeps.space.sections.auto_algorithm import AUTO
 from sweeps.space.sections.built_in_trainers import PACKAGE, trainer_definitions
 from sweeps.space.sections.space_sections import AMOUNT, SCALING, SECTION_DESCRIPTIONS
+from sweeps.space.sections.trainer_choice import LABEL
 from sweeps.space.sections.trainer_definition import TrainerDefinition
 
 from . import docstrings
@@ -102,7 +103,10 @@ def schema() -> Schema:
 
 
 def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
-    """Return the schema of `trainer`: a name, or a mapping with the options of any trainer."""
+    """Return the schema of `trainer`: one trainer, or a grid or choice of several trainers.
+
+    One trainer is a name, or a mapping with the options of any trainer.
+    """
     keys = {
         **section(trainer_models.TrainerKeys)["properties"],
         **section(trainer_models.LoopKeys)["properties"],
@@ -110,11 +114,12 @@ def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
     for definition in trainers.values():
         for key, fragment in definition.options.items():
             keys.setdefault(key, {"description": sentence(fragment.get("description", ""))})
-    return any_of(
-        enum_of({name: _trainer_summary(name) for name in trainers}),
-        TEXT,
-        {"type": "object", "properties": keys},
-    )
+    names = [enum_of({name: _trainer_summary(name) for name in trainers}), TEXT]
+    label = TEXT | {"description": "The name of this trainer among several trainers."}
+    labeled = {"type": "object", "properties": {LABEL: label, **keys}}
+    options = {"type": "array", "minItems": 1, "items": any_of(*names, labeled)}
+    branches = {kind: options | {"description": DESCRIPTIONS[kind]} for kind in BRANCHING}
+    return any_of(*names, {"type": "object", "properties": {**keys, **branches}})
 
 
 def _trainer_summary(trainer: str) -> str:
@@ -148,6 +153,20 @@ def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Sche
         yield {
             "if": {"properties": {"trainer": any_of(*forms)}, "required": ["trainer"]},
             "then": {"properties": {"space": {"properties": {"params": params}}}},
+        }
+        # One of several trainers has a block of its own.
+        lists = [
+            {
+                "type": "object",
+                "properties": {kind: {"contains": {"const": name}}},
+                "required": [kind],
+            }
+            for kind in BRANCHING
+        ]
+        block = {"properties": {name: params}}
+        yield {
+            "if": {"properties": {"trainer": any_of(*lists)}, "required": ["trainer"]},
+            "then": {"properties": {"space": {"properties": {"params": block}}}},
         }
 
 

@@ -15,20 +15,17 @@ from sweeps.space.model.templates import Template, children
 from sweeps.space.parse.nodes import Node
 from sweeps.space.schema.parameter_schema import COMMAND_FORMAT, allows
 
-from .trainer_definition import TrainerDefinition
-from .trainer_models import TrainerSpec
+from .trainer_spec import TrainerSpec
 
 # Options of Python after which the next word is not the script.
 _FLAGS_WITH_VALUE = {"-m", "-c", "-X", "-W"}
 
 
-def command_options(
-    trainer: TrainerSpec, definition: TrainerDefinition
-) -> dict[str, Sequence[str | int | float]]:
+def command_options(trainer: TrainerSpec) -> dict[str, Sequence[str | int | float]]:
     """Return the value of each option of a trainer that is a valid command, by option name."""
     commands = {
         name: fragment
-        for name, fragment in definition.options.items()
+        for name, fragment in trainer.definition.options.items()
         if fragment.get("format") == COMMAND_FORMAT
     }
     values = {name: trainer.options.get(name) for name in commands}
@@ -58,34 +55,30 @@ def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
 
 
 def check_commands(
-    root: Node,
-    trainer: TrainerSpec,
-    definition: TrainerDefinition,
-    params: Template,
-    roots: Sequence[Path],
+    root: Node, trainer: TrainerSpec, params: Template, roots: Sequence[Path]
 ) -> None:
     """Add a problem for each mistake in the commands of a trainer.
 
     Args:
         root: The space file.
         trainer: The trainer.
-        definition: The trainer's definition.
-        params: Template of the parameters.
+        params: Template of the trainer's parameters.
         roots: Folders in which the command's files are looked up.
     """
     names = parameter_names(params or {})
-    for option, command in command_options(trainer, definition).items():
+    for option, command in command_options(trainer).items():
+        place = f"{trainer.path}.{option}"
         for index, text in problems(command, names):
-            root.wrong_inside(f"trainer.{option}.{index}", text)
+            root.wrong_inside(f"{place}.{index}", text)
         for name in unused(command, names):
             text = (
-                f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an '
+                f'`{place}` does not use this parameter; write "{{params.{name}}}" as an '
                 f'argument, or "{ARGS}" for all parameters'
             )
-            root.find(f"space.params.{name}").wrong_key(text)
+            root.find(f"space.{trainer.params_key}.{name}").wrong_key(text)
         if missing := _missing_script(command, roots):
             index, text = missing
-            root.wrong_inside(f"trainer.{option}.{index}", text)
+            root.wrong_inside(f"{place}.{index}", text)
 
 
 def command_hint(node: Node) -> str:

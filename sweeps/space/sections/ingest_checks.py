@@ -3,7 +3,7 @@
 Pure functions, no I/O.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 
 from sweeps.core.resources import ELASTIC
 from sweeps.space.model.step_names import Step
@@ -12,8 +12,7 @@ from sweeps.space.model.templates import Sections, tuned_data, walk
 from .data_models import DataSpec
 from .key_types import ROWS
 from .search_models import SchedulerSpec
-from .trainer_definition import TrainerDefinition
-from .trainer_models import TrainerSpec
+from .trainer_spec import TrainerSpec
 
 # Built-in preprocessors that cannot be fitted in one pass over a stream, and what to use instead.
 UNFITTABLE = {"RobustScaler": "StandardScaler or MinMaxScaler"}
@@ -23,8 +22,7 @@ MEMORY = "write `ingest: memory`"
 def stream_obstacles(
     data: DataSpec,
     sections: Sections,
-    trainer: TrainerSpec,
-    definition: TrainerDefinition,
+    trainers: Collection[TrainerSpec],
     scheduler: SchedulerSpec,
 ) -> Iterator[tuple[str, str]]:
     """Yield each key that rules out `data.ingest: stream`, with the reason and the next step.
@@ -32,8 +30,7 @@ def stream_obstacles(
     Args:
         data: The section `data`.
         sections: Templates of the sections of the space; see `Space.sections`.
-        trainer: The trainer.
-        definition: The definition of the trainer.
+        trainers: The trainers.
         scheduler: The scheduler.
     """
     # The key of each obstacle, whether the space has the obstacle, and the message.
@@ -44,11 +41,14 @@ def stream_obstacles(
             f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count "
             "reports",
         ),
-        (
-            "trainer",
-            trainer.name is not None and not definition.streams,
-            f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop "
-            "(docs/how-to/streaming.md)",
+        *(
+            (
+                trainer.path,
+                trainer.name is not None and not trainer.definition.streams,
+                f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own "
+                "loop (docs/how-to/streaming.md)",
+            )
+            for trainer in trainers
         ),
         (
             "data.label",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sweeps.core.resources import ELASTIC
 from sweeps.core.text.suggestions import closest, did_you_mean
+from sweeps.space.model.conditions import Term
 from sweeps.space.model.domains import RULES
 from sweeps.space.model.templates import Sections, Template
 from sweeps.space.parse.dimension_parser import NAMES, Read
@@ -16,7 +17,8 @@ from sweeps.space.schema.parameter_schema import Fragment, allows
 from sweeps.space.yaml.scalars import Scalar
 
 from .chain_parser import ChainParser
-from .trainer_definition import TrainerDefinition
+from .trainer_choice import misplaced
+from .trainer_spec import TrainerSpec
 
 # Descriptions of the keys of the section `space`.
 SECTION_DESCRIPTIONS = {
@@ -68,22 +70,18 @@ class SpaceParser(ChainParser):
         roots: Folders in which the user's modules are looked up.
         started: True for the file of a sweep that has already started. The trainer's module may
             have changed since, so that parameters are not checked.
-        definition: Definition of the trainer, from the trainer's module.
-        trainer: The trainer's name, for messages.
+
+    Attributes:
+        trainers: The trainers of the space, by label; see `read_trainers`. Set before `space` is
+            called.
+        trainer_template: The second result of `read_trainers`.
     """
 
-    def __init__(
-        self,
-        problems: Problems,
-        roots: tuple[Path, ...],
-        started: bool,
-        definition: TrainerDefinition,
-        trainer: str,
-    ):
+    def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool):
         super().__init__(problems, roots)
         self.started = started
-        self.definition = definition
-        self.trainer = trainer
+        self.trainers: dict[str, TrainerSpec] = {}
+        self.trainer_template: Template = None
 
     def space(self, node: Node) -> Sections:
         """Parse all sections under `space`.
@@ -111,8 +109,35 @@ class SpaceParser(ChainParser):
         return sections
 
     def params(self, node: Node) -> Template:
+        """Parse the parameters of the trainer, or a mapping with a block for each trainer."""
+        if self.trainer_template is None:
+            return self._block(node, self.trainers.get(""))
+        if not node.is_map:
+            labels = ", ".join(self.trainers)
+            text = f"must be a mapping with a block for each trainer ({labels}), got {node.show()}"
+            return node.wrong(text)
+        return {label: self._labeled_block(child, label) for label, child in node.items()}
+
+    def _labeled_block(self, node: Node, label: Scalar) -> Template:
+        """Parse the parameters of one of several trainers.
+
+        Its dimensions have the implied condition that the trainer is chosen.
+        """
+        trainer = self.trainers.get(str(label))
+        if trainer is None and self.trainer_template is not INVALID:
+            hint = misplaced(str(label), self.trainers)
+            text = f"`params` has a block for each trainer, and this key is none of them; {hint}"
+            return node.wrong_key(text)
+        if self.trainer_template is not INVALID:
+            self.when_parser.implied = (Term("trainer", keys=(str(label),)),)
+        block = self._block(node, trainer)
+        self.when_parser.implied = ()
+        return block
+
+    def _block(self, node: Node, trainer: TrainerSpec | None) -> Template:
         """Parse a mapping of parameters, or a dimension whose options are such mappings."""
-        return self._mapping(node, "such as {eta: 0.1}", self._parameter)
+        read = partial(self._parameter, trainer=trainer)
+        return self._mapping(node, "such as {eta: 0.1}", read)
 
     def scaling(self, node: Node) -> Template:
         """Parse a mapping with the keys of `SCALING`, or a dimension of such mappings."""
@@ -135,34 +160,38 @@ class SpaceParser(ChainParser):
 
         return self.value(node, mapping, values=NAMES)
 
-    def _parameter(self, node: Node, name: Scalar) -> Template:
-        """Parse and check the value of one parameter."""
+    def _parameter(self, node: Node, name: Scalar, trainer: TrainerSpec | None) -> Template:
+        """Parse and check the value of one parameter of a trainer."""
         if not isinstance(name, str) or not name:
             return node.wrong_key("the name of a parameter must be text; put quotes around it")
         template = self.anything(node)
-        if template is not INVALID:
-            self._check_parameter(node, name, template)
+        if template is not INVALID and trainer is not None and not self.started:
+            self._check_parameter(node, name, template, trainer)
         return template
 
-    def _check_parameter(self, node: Node, name: str, template: Template) -> None:
+    def _check_parameter(
+        self, node: Node, name: str, template: Template, trainer: TrainerSpec
+    ) -> None:
         """Check a parameter's name and values against the trainer's `TRAINER["parameters"]`."""
-        known = self.definition.parameters
-        if self.started or not known:
+        known = trainer.definition.parameters
+        if not known:
             return
-        has_quantiles = (self.trainer, name) in _QUANTILES and node.is_list
+        has_quantiles = (trainer.name, name) in _QUANTILES and node.is_list
         if has_quantiles or "MultiQuantile" in str(node.plain()):
             text = "a model predicts one quantile; give one, and run a sweep for each of the others"
             node.wrong(f"{text}, got {node.show()}")
         elif name in known:
             self.check_values(known[name], node, template)
-        elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
+        elif not trainer.definition.additional_parameters or closest(name, known, cutoff=0.8):
+            others = {label: each for label, each in self.trainers.items() if each is not trainer}
+            owned = any(name in each.definition.parameters for each in others.values())
             listed = None
             hidden = len(known) - MOST_NAMES
             if hidden > 0:
                 names = ", ".join(list(known)[:MOST_NAMES])
                 listed = f"valid: {names} and {hidden} more, which `sweeps schema` lists"
-            hint = did_you_mean(name, known, listed)
-            node.wrong_key(f"is not a parameter of {self.trainer}; {hint}")
+            hint = misplaced(name, others) if owned else did_you_mean(name, known, listed)
+            node.wrong_key(f"is not a parameter of {trainer.title}; {hint}")
 
     def _scaling_key(self, node: Node, key: Scalar) -> Template:
         """Parse the value of one key of `scaling`."""

@@ -106,7 +106,9 @@ class TrainerDefinition:
 
 
 # The definition of a loop in a module without a `TRAINER` literal, of which sweeps knows nothing.
-UNKNOWN = TrainerDefinition(additional_parameters=True, weights=True, several_labels=True)
+UNKNOWN: TrainerDefinition = TrainerDefinition(
+    additional_parameters=True, weights=True, several_labels=True
+)
 
 
 def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:

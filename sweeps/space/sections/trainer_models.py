@@ -1,4 +1,4 @@
-"""The sections `trainer` and `runtime_env` of a space file.
+"""The keys of the sections `trainer` and `runtime_env` of a space file.
 
 Each section is a frozen dataclass. `section_checks.check` validates it by its annotations.
 """
@@ -48,38 +48,6 @@ class TrainerKeys:
     backend: Backend | None = None
     load: NonEmptyText | None = None
     reuse: Literal["auto", "never"] = "auto"
-
-
-@dataclass(frozen=True)
-class TrainerSpec:
-    """The trainer of a sweep: a built-in trainer, or a user's training loop.
-
-    Attributes:
-        name: Name of a built-in trainer, which is a file in `trainers/`. None for a user's trainer.
-        loop: The training loop, as `module:attr`.
-        backend: The process group that the ranks of the loop need: one of `value_types.BACKENDS`,
-            or `module:attr` of a `BackendConfig`.
-        load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep
-            writes no bundle.
-        reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each
-            trial.
-        options: Value of each option of the trainer, by the option's name; see
-            `TrainerDefinition.options`.
-        references: The options that name the user's code, as `module:attr`. Their modules belong to
-            the code of the loop.
-        packages: The options that name a package. The loop and the bundle need these packages.
-        environment: Environment variables that the workers have before they import the user's code.
-    """
-
-    name: str | None
-    loop: str
-    backend: str
-    load: str | None
-    reuse: str = "auto"
-    options: dict[str, Any] = field(default_factory=dict)
-    references: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from .trainer_definition import (
     definition_of,
     has_definition,
 )
-from .trainer_models import LoopKeys, TrainerKeys, TrainerSpec
+from .trainer_models import LoopKeys, TrainerKeys
+from .trainer_spec import TrainerSpec
 
 # Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn,
 # `trainer: "sklearn.svm:SVC"` is short for `trainer: {estimator: "sklearn.svm:SVC"}`.
@@ -46,28 +47,15 @@ class TrainerSection:
         problems: Collects the problems.
         started: True for the file of a sweep that has already started. Packages may then be
             missing.
-
-    Attributes:
-        name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if
-            the section has a problem.
-        definition: Definition of the trainer, from the trainer's module.
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
         self.roots = roots
         self.problems = problems
         self.started = started
-        self.name = ""
-        self.definition = UNKNOWN
 
     def read(self, node: Node) -> TrainerSpec | None:
-        """Return the trainer, or None after adding a problem."""
-        trainer = self._trainer(node)
-        self.name = (trainer.name or trainer.loop) if trainer is not None else ""
-        return trainer
-
-    def _trainer(self, node: Node) -> TrainerSpec | None:
-        """Parse the section, which is a name or a mapping. Return None after a problem."""
+        """Parse a trainer, which is a name or a mapping. Return None after adding a problem."""
         if node.value is None:
             text = (
                 f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
@@ -134,32 +122,24 @@ class TrainerSection:
                 "key out"
             )
         option_nodes = {key: child for key, child in node.items() if key not in names}
-        options = self._options(replace(node, value=option_nodes), str(name.value))
+        definition = trainer.definition
+        options = self._options(replace(node, value=option_nodes), str(name.value), definition)
         return replace(
             trainer,
             backend=backend,
             load=keys.load or trainer.load,
             reuse=keys.reuse,
             options=options,
-            references=self._values_of_format(REFERENCE_FORMAT, options),
-            packages=self._values_of_format(PACKAGE_FORMAT, options),
+            references=_values_of_format(REFERENCE_FORMAT, options, definition),
+            packages=_values_of_format(PACKAGE_FORMAT, options, definition),
             environment={
                 variable: str(options[key])
-                for variable, key in self.definition.environment.items()
+                for variable, key in definition.environment.items()
                 if options.get(key) is not None
             },
         )
 
-    def _values_of_format(self, format_name: str, options: dict[str, Any]) -> tuple[str, ...]:
-        """Return the values of the options whose fragment has the format, without null values."""
-        known = self.definition.options
-        return tuple(
-            value
-            for key, value in options.items()
-            if value is not None and known[key].get("format") == format_name
-        )
-
-    def _options(self, node: Node, trainer: str) -> dict[str, Any]:
+    def _options(self, node: Node, trainer: str, definition: TrainerDefinition) -> dict[str, Any]:
         """Return the value of each option of the trainer.
 
         Add a problem for each option that is unknown, missing or invalid.
@@ -167,8 +147,9 @@ class TrainerSection:
         Args:
             node: The options in the space file.
             trainer: The trainer's name, for messages.
+            definition: The trainer's definition.
         """
-        known = self.definition.options
+        known = definition.options
         options = {
             key: fragment["default"] for key, fragment in known.items() if "default" in fragment
         }
@@ -225,11 +206,13 @@ class TrainerSection:
         definition = self._define(module) or UNKNOWN
         load_module = (keys.load or "").partition(":")[0]
         if load_module not in ("", module):
-            self._define(load_module, is_loop=False)  # only to report the problems of its literal
+            self._define(load_module)  # only to report the problems of its literal
         backend = keys.backend if "backend" in node.value else definition.backend
         self._check_backend(backend, node)
         load = keys.load or (f"{module}:{definition.load}" if definition.load else None)
-        return TrainerSpec(None, keys.loop, backend, load, keys.reuse)
+        return TrainerSpec(
+            None, keys.loop, backend, load, keys.reuse, path=node.path, definition=definition
+        )
 
     def _from_name(self, node: Node, name: str) -> TrainerSpec | None:
         """Return the trainer with a name: a built-in one, or one in the user's module.
@@ -280,7 +263,6 @@ class TrainerSection:
                 f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
                 f"`{command}`"
             )
-            return None
         load = f"{module}:{definition.load}" if definition.load else None
         for ref in (f"{module}:{definition.loop}", load or "", definition.backend):
             # The backend may also be a name, such as `torch`.
@@ -288,7 +270,14 @@ class TrainerSection:
             if fault:
                 node.wrong(fault)
                 return None
-        return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
+        return TrainerSpec(
+            name,
+            f"{module}:{definition.loop}",
+            definition.backend,
+            load,
+            path=node.path,
+            definition=definition,
+        )
 
     def _check_backend(self, backend: str | None, node: Node) -> None:
         """Add a problem if a backend is a reference to an object that does not exist.
@@ -298,22 +287,13 @@ class TrainerSection:
         if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
             node.get("backend").wrong(fault)
 
-    def _define(self, module: str, is_loop: bool = True) -> TrainerDefinition | None:
-        """Read the definition of a trainer from its module, and add the problems of its literal.
-
-        Args:
-            module: Dotted name of the module.
-            is_loop: True if the module has the training loop. The definition is then stored in
-                `self.definition`.
-        """
+    def _define(self, module: str) -> TrainerDefinition | None:
+        """Read the definition of a trainer from its module, and add the problems of its literal."""
         try:
-            definition = definition_of(module, self.roots)
+            return definition_of(module, self.roots)
         except InputError as e:
             self.problems.extend(e.problems)
             return None
-        if is_loop:
-            self.definition = definition
-        return definition
 
     def _is_own_module(self, name: str) -> bool:
         """Return True if a module lies in one of the user's folders."""
@@ -354,3 +334,15 @@ class TrainerSection:
         package = ref.partition(":")[0].split(".")[0]
         path = references.source_of(package, self.roots) if package in ESTIMATORS else None
         return path is not None and is_library_file(path)
+
+
+def _values_of_format(
+    format_name: str, options: dict[str, Any], definition: TrainerDefinition
+) -> tuple[str, ...]:
+    """Return the values of the options whose fragment has the format, without null values."""
+    known = definition.options
+    return tuple(
+        value
+        for key, value in options.items()
+        if value is not None and known[key].get("format") == format_name
+    )

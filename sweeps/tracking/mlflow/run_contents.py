@@ -55,7 +55,7 @@ def trial_params(trial: Trial) -> dict[str, str]:
     # The names that dimensions inside of options have in the loop's config
     names_in_config = {OPTION.sub("", name) for name in trial.labels if OPTION.search(name)}
     for name, value in (
-        *flatten_params(trial.params, "params."),
+        *flatten_params(trial.params, f"{trial.params_key}."),
         *flatten_params(scaling, "scaling."),
     ):
         if name not in names_in_config:
