@@ -158,15 +158,20 @@ def ensemble_candidates(study_store: StudyStore) -> list[SavedModel]:
     """Return the models that an ensemble may contain, the best trial first.
 
     These are the checkpoints of completed and of pruned trials that still exist. Trials that
-    violate a constraint are left out.
+    violate a constraint are left out, and so are trials whose trainer has no `load`.
 
     Raises:
         InputError: No such trial has a checkpoint.
     """
     results = study_store.results()
     ranked = ranking.ranked(results.items(), study_store.objectives.minimize)
-    feasible = (saved_model(study_store, n) for n in ranked if results[n].feasible)
-    candidates = list(itertools.islice(filter(None, feasible), MOST_CANDIDATES))
+    trainers = study_store.space.trainers
+    usable = (
+        saved_model(study_store, n)
+        for n in ranked
+        if results[n].feasible and trainers[study_store.states[n].trial.trainer].load is not None
+    )
+    candidates = list(itertools.islice(filter(None, usable), MOST_CANDIDATES))
     if not candidates:
         rule = " and satisfies the constraints" if study_store.space.constraints else ""
         text = f"no trial of this sweep has a value and a checkpoint{rule}"

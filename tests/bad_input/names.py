@@ -51,8 +51,15 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line(
             "a domain for the trainer",
-            "trainer: {grid: [xgboost, torch_tabular]}",
-            "1:11: trainer: cannot be tuned (`grid`); only values under `space:` can be tuned",
+            "trainer: {uniform: [0, 1]}",
+            "1:10: trainer: must be one trainer, or a grid or choice of several trainers, not "
+            "uniform",
+        ),
+        line(
+            "parameters outside of the blocks of several trainers",
+            "trainer: {choice: [xgboost, torch_tabular]}",
+            "5:18: params.eta: `params` has a block for each trainer, and this key is none of "
+            "them; it is a parameter of xgboost; move it to `space.params.xgboost`",
         ),
         line(
             "a domain in place of a section",

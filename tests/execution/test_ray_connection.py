@@ -37,11 +37,11 @@ class Connecting(Exception):
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Record the calls that begin a connection, on a machine with four CPUs."""
-    made: list[tuple[Any, ...]] = []
+    recorded: list[tuple[Any, ...]] = []
 
     def record(name: str, fails: bool) -> Any:
         def call(*arguments: Any) -> None:
-            made.append((name, *arguments))
+            recorded.append((name, *arguments))
             if fails:
                 raise Connecting
 
@@ -59,7 +59,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(ray_cluster, "join", record("join", fails=True))
     monkeypatch.setattr(ray_cluster, "check_reachable", record("check", fails=False))
     monkeypatch.setattr(ray_cluster, "forget_authentication", record("forget", fails=False))
-    return made
+    return recorded
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.execution.worker.training_loop import names_error, run_loop
+from sweeps.space import TrainerSpec
 from tests.execution.driving import Driving, job, trial
 
 
@@ -149,8 +150,9 @@ def test_a_module_that_cannot_be_imported_ends_the_sweep_with_one_line(
     loop, references = (
         ("broken_loop:train", ()) if broken == "loop" else ("json:loads", ("broken_loop:callback",))
     )
+    trainer = TrainerSpec(None, loop, "none", None, references=references)
     session: Any = SimpleNamespace(
-        job=SimpleNamespace(loop=loop, references=references, retry_on=()),
+        job=SimpleNamespace(trainer_of=lambda trial: trainer, retry_on=()),
         assignment=SimpleNamespace(trial=SimpleNamespace(preprocessor=())),
         rank=0,
         stopped=False,

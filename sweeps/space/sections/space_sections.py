@@ -7,7 +7,7 @@ from pathlib import Path
 from sweeps.core.resources import ELASTIC
 from sweeps.core.text.suggestions import closest, did_you_mean
 from sweeps.space.model.conditions import Term
-from sweeps.space.model.domains import RULES
+from sweeps.space.model.domains import RULES, domain_kind
 from sweeps.space.model.templates import Sections, Template
 from sweeps.space.parse.dimension_parser import NAMES, Read
 from sweeps.space.parse.key_suggestions import suggest
@@ -128,6 +128,8 @@ class SpaceParser(ChainParser):
             hint = misplaced(str(label), self.trainers)
             text = f"`params` has a block for each trainer, and this key is none of them; {hint}"
             return node.wrong_key(text)
+        if trainer is None and (not node.is_map or domain_kind(node.value)):
+            return INVALID  # probably a parameter; the problem of `trainer` is enough
         if self.trainer_template is not INVALID:
             self.when_parser.implied = (Term("trainer", keys=(str(label),)),)
         block = self._block(node, trainer)
