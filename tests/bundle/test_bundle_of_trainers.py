@@ -177,12 +177,13 @@ def test_bundles_of_all_kinds_load_without_sweeps(local_ray: Any, tmp_path: Path
     first = trained(
         sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a"
     )
-    bins = (*RAY, Step("CustomKBinsDiscretizer", ("rooms",), {"bins": [0, 4, 9]}))
+    binning = "sklearn.preprocessing:KBinsDiscretizer"
+    bins = (*RAY, Step(binning, ("rooms",), {"n_bins": 3, "encode": "ordinal"}))
     second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
     bundles = [
         write_parts(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))
     ]
-    assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
+    assert load_bundle(bundles[1]).manifest.pickled, "a step that is a pickle"
     carried = [
         sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py"))
         for b in bundles

@@ -264,7 +264,7 @@ def test_a_time_limit_stops_what_runs_and_keeps_what_finished(
 ) -> None:
     def an_hour_later_once_the_study_knows_of_a_report() -> Any:
         return time.monotonic() + 3600 * any(
-            '"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal")
+            '"reports":[{' in study.read_text() for study in tmp_path.glob("runs/*/study.journal")
         )
 
     clock = SimpleNamespace(
