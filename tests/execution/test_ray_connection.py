@@ -1,4 +1,4 @@
-"""How a session connects to Ray: the CPUs that Ray counts, its settings, and the code it gets."""
+"""Connect a session to Ray, with the right number of CPUs, the settings, and the user's code."""
 
 import os
 from contextlib import contextmanager

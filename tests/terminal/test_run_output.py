@@ -1,4 +1,4 @@
-"""What `sweeps run` writes to standard output and standard error when a sweep has ended."""
+"""The output and the exit code of `sweeps run` after the end of a sweep."""
 
 import json
 from collections.abc import Callable
