@@ -32,7 +32,7 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
     counts_steps = not (space.data.folds or space.scheduler.counts_rows)
     return Job(
         sweep=space.name,
-        trainers=space.trainers,
+        trainers={label: each.loop_spec for label, each in space.trainers.items()},
         folds=space.data.folds,
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=cluster.roots,

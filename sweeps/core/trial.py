@@ -20,6 +20,7 @@ from .json_values import (
     Time,
     Workers,
 )
+from .loop_spec import params_key
 from .resources import Shape
 
 # The entry of `limits.retry_on` that stands for lost worker processes.
@@ -231,7 +232,7 @@ class Trial:
     @property
     def params_key(self) -> str:
         """Path of the trial's parameters below `space`, such as `params.xgboost`."""
-        return f"params.{self.trainer}" if self.trainer else "params"
+        return params_key(self.trainer)
 
     @property
     def id(self) -> str:

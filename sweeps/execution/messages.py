@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
+from sweeps.core.loop_spec import LoopSpec
 from sweeps.core.trial import LOST, Checkpoint, Report, State, Trial
 from sweeps.data.prepared_data import Shards
 from sweeps.data.streaming.stream_settings import StreamSettings
-from sweeps.space import TrainerSpec
 from sweeps.study.events import RankPlace, TrialEvent
 
 
@@ -72,7 +72,7 @@ class Job:
     """
 
     sweep: str
-    trainers: Mapping[str, TrainerSpec]
+    trainers: Mapping[str, LoopSpec]
     roots: tuple[str, ...]
     metric: str | None
     goal: str
@@ -104,7 +104,7 @@ class Job:
         """Order that decides which step of a trial is the best."""
         return StepOrder(self.metric, self.goal == "minimize", self.constraints)
 
-    def trainer_of(self, trial: Trial) -> TrainerSpec:
+    def trainer_of(self, trial: Trial) -> LoopSpec:
         """Return the trainer of a trial."""
         return self.trainers[trial.trainer]
 

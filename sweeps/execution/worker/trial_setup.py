@@ -19,9 +19,9 @@ from sweeps.core.files.checkpoint_files import checkpoint_root_in
 from sweeps.core.files.sweep_folder import FILES, ORIGIN
 from sweeps.core.host.processes import working_directory
 from sweeps.core.loop_context import Current
+from sweeps.core.loop_spec import LoopSpec
 from sweeps.core.plugins import references
 from sweeps.execution.messages import Assignment, Job
-from sweeps.space import TrainerSpec
 
 from .dataset_cache import DatasetCache
 
@@ -62,7 +62,7 @@ def _code_folders(job: Job) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def import_loop(trainer: TrainerSpec, seconds: float | None) -> None:
+def import_loop(trainer: LoopSpec, seconds: float | None) -> None:
     """Import the module of a training loop before the worker's first trial with this loop.
 
     The trial's time does not include this import.

@@ -61,16 +61,17 @@ def read_trainers(
 
 def _read_labeled(option: Node, section: TrainerSection) -> TrainerSpec | None:
     """Return one of several trainers, with its label. Return None after adding a problem."""
-    label = option.get(LABEL) if option.is_map else option
+    label = option
     if option.is_map:
+        label = option.get(LABEL)
         keys = {key: child for key, child in option.value.items() if key != LABEL}
         option = replace(option, value=keys)
     trainer = section.read(option)
     if trainer is None:
         return None
-    name = label.value if option.is_map else trainer.name
-    if option.is_map and name is None:
-        name = trainer.name
+    name = trainer.name
+    if option.is_map and label.value is not None:
+        name = label.value
     if name is None:
         text = "is your own loop, so it needs a label among several trainers; add"
         option.wrong(f"`{trainer.loop}` {text} `{LABEL}: NAME`")
