@@ -22,6 +22,7 @@ from sweeps.core.errors import (
 
 if TYPE_CHECKING:
     from sweeps.bundle.bundle_model import load_bundle
+    from sweeps.core.loop_context import report_predictions
     from sweeps.core.plugins.script_report import report
     from sweeps.core.result import SweepResult
     from sweeps.runs.api import resume, run
@@ -70,6 +71,7 @@ __all__ = [
     "randint",
     "randn",
     "report",
+    "report_predictions",
     "resume",
     "run",
     "trial",
@@ -90,6 +92,7 @@ _LAZY = {
     "load_bundle": "sweeps.bundle.bundle_model",
     "open": "sweeps.runs.sweep",
     "report": "sweeps.core.plugins.script_report",
+    "report_predictions": "sweeps.core.loop_context",
     "resume": "sweeps.runs.api",
     "run": "sweeps.runs.api",
 }

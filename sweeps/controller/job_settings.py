@@ -34,6 +34,7 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
         sweep=space.name,
         trainers={label: each.loop_spec for label, each in space.trainers.items()},
         folds=space.data.folds,
+        keeps_predictions=keeps_predictions(space),
         goals={o.metric: o.goal for o in space.objectives if o.metric not in COSTS},
         roots=cluster.roots,
         metric=objectives.metric,
@@ -56,6 +57,12 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
         secret_names=secret_names(space, secrets),
         stream=stream_settings(space, cluster),
     )
+
+
+def keeps_predictions(space: Space) -> bool:
+    """Return True if complete trials keep their predictions for the rows of valid."""
+    data = space.data
+    return data.is_named and data.ingest != "stream" and space.checkpoints.predictions > 0
 
 
 def stream_settings(space: Space, cluster: RayConnection) -> StreamSettings | None:

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import replace
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner
+from sweeps.checkpoints.kept_predictions import PredictionKeeper
 from sweeps.core import clock
 from sweeps.core.errors import SweepsError
 from sweeps.core.files.safe_names import loop_name
@@ -31,6 +32,7 @@ from sweeps.tracking import TrackerHub
 from sweeps.tracking.earlier_events import concerns_trackers, rename_metrics
 
 from .driver_commands import Continue, End, Exploit, PauseTrial, ResumeTrial
+from .job_settings import keeps_predictions
 from .ports import PoolHandle
 from .progress import SweepProgress
 
@@ -71,6 +73,9 @@ class TrialCommands:
         self._folder = SweepFolder(search.store.folder)
         policy = search.space.checkpoints
         self.cleaner = None if policy.all_stay else CheckpointCleaner(search.store, policy)
+        self._predictions = None
+        if keeps_predictions(search.space):
+            self._predictions = PredictionKeeper(search.store, policy.predictions)
 
     def start(self, number: int) -> str:
         """Let the pool run a new trial, and return the trial's id."""
@@ -204,13 +209,17 @@ class TrialCommands:
         if state.error is not None:
             log.warning("trial %s failed:\n%s", state.id, state.error)
         self._pool.forget.remote(state.id)
+        if self._predictions is not None:
+            self._predictions.trial_ended(number, state.result)
         if command.state is not State.RUNNING and self.cleaner is not None:
             # After a power failure, the study must not name a checkpoint that was deleted.
             self._store.sync()
             self.cleaner.trial_ended(state)
 
     def close(self) -> None:
-        """Delete all checkpoints that need not be kept, and wait until they are deleted."""
+        """Delete all checkpoints and predictions that need not be kept, and wait for this."""
+        if self._predictions is not None:
+            self._predictions.close()
         if self.cleaner is not None:
             self.cleaner.close()
 

@@ -92,6 +92,7 @@ class Current:
             rows reported last; None if there is no such run or checkpoint. A loop that can continue
             from a model of fewer rows starts from this checkpoint. Other loops start from scratch.
             The folder exists until the loop returns.
+        predictions: The predictions that the loop has passed to `report_predictions`.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
@@ -118,6 +119,7 @@ class Current:
     constraints: tuple[Constraint, ...] = ()
     train_share: float = 1.0
     previous_run: Path | None = None
+    predictions: np.ndarray | None = None
     _folder: Path | None = field(default=None, repr=False)
     _cached_objects: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
@@ -259,6 +261,33 @@ def current() -> Current:
             "sweeps.trial.current() can only be called inside the training loop of a sweep"
         )
     return _current
+
+
+def report_predictions(predictions: Any) -> None:
+    """Report what the trial's best model predicts for the rows of valid.
+
+    This is optional. Averages of models are chosen with these predictions. Call this function
+    before the report whose checkpoint holds the model. A later call replaces the predictions. Only
+    those of rank 0 count. The built-in trainers need no such call.
+
+    Args:
+        predictions: One prediction for each row of the shard `valid`, in its order. For classes,
+            the probabilities of all classes, shape (n, k), or that of the second class, shape (n,).
+            For a regression, numbers, shape (n,). For several label columns, shape (n, columns).
+
+    Raises:
+        RuntimeError: No training loop that sweeps started runs in this process.
+        TypeError: The predictions are no array of numbers with one or two dimensions.
+    """
+    import numpy as np
+
+    array = np.asarray(predictions)
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
+        raise TypeError(
+            "`report_predictions` takes an array of numbers with the shape (n,) or (n, k), one row "
+            f"for each row of valid, but got shape {array.shape} of {array.dtype}"
+        )
+    current().predictions = array
 
 
 def take_step(latest: int) -> int:

@@ -40,6 +40,7 @@ from .prepared_store import DatasetInfo, PreparedStore
 from .preprocessing.fit import data_key
 from .splits.row_parts import check_parts
 from .splits.split_tables import Splits
+from .splits.valid_rows import valid_rows
 from .splits.variants import DataVariants, TunedData, variant_name
 from .streaming.stream_splits import StreamSplits, StreamVariants
 
@@ -214,6 +215,8 @@ class _DataActor:
             missing=splits.missing,
         )
         self.fitter.store.save_info(info, check, data)
+        if isinstance(splits, Splits):
+            self.fitter.store.save_valid(valid_rows(splits), data)
         return info
 
     def runs_tasks(self) -> bool:

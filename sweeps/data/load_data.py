@@ -84,6 +84,7 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         parts["valid"] = parts["train"].take(pa.array(first_valid))
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
+    valid_groups, valid_times = _groups_and_times(spec, parts["train" if folds else "valid"])
     other_columns = {*spec.labels, *spec.weight_columns, GROUP_COLUMN}
     dropped = split_columns(spec).union(spec.drop) - other_columns
     parts = {key: part.drop_columns(sorted(dropped)) for key, part in parts.items()}
@@ -106,7 +107,29 @@ def split_rows(spec: DataSpec, parts: Parts, seed: int = 0, summarized: bool = F
         parse=features_parse(spec, features),
         summary=summary,
         missing=rows.missing,
+        valid_groups=valid_groups,
+        valid_times=valid_times,
     )
+
+
+def _groups_and_times(
+    spec: DataSpec, rows: pa.Table
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the group and the time of each row by which valid is split; None without them."""
+    from .splits import split
+
+    rule = split_rules(spec).get("valid")
+    by_time = rule is not None and rule.kind in ("time", "rolling")
+    group = spec.group
+    if group is None and rule is not None and rule.kind in ("group", "folds"):
+        group = rule.column
+    groups = times = None
+    if group is not None:
+        groups = split.group_codes(split_values(spec, rows, str(group)))
+    if rule is not None and by_time:
+        values = split_values(spec, rows, str(rule.column))
+        times = split.sortable_times("valid", str(rule.column), values)
+    return groups, times
 
 
 def _label_notes(spec: DataSpec, rows: ReadRows) -> Iterator[str]:

@@ -5,6 +5,7 @@
     prepared/check.parquet, ...               raw rows of valid; a bundle must reproduce the
                                               predictions for these rows
     prepared/test.parquet, ...                the test split
+    prepared/valid.npz, valid-VARIANT.npz     labels, folds and weights of the rows of valid
     prepared/KEY/                             a fitted chain, see
                                               `sweeps.data.preprocessing.step_files`; each pickle
                                               has a MAC file
@@ -19,9 +20,12 @@ import contextlib
 import dataclasses
 import json
 import pickle
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sweeps.core.errors import InputError, Problem, UnreadableFile, first_line
 from sweeps.core.files import trust as trusting
@@ -34,11 +38,11 @@ from .columns.column_values import json_scalar
 from .preprocessing import step_files
 from .preprocessing.fit import data_key, label_values
 from .preprocessing.fitted_chain import FittedChain
+from .splits.valid_rows import ValidRows
 from .splits.variants import TunedData, variant_name
 from .summary.data_summary import DataSummary
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -226,6 +230,32 @@ class PreparedStore:
             folder for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()
         ]
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
+
+    def save_valid(self, rows: ValidRows | None, data: TunedData | None = None) -> None:
+        """Store facts about the rows of valid of a data variant, if there are any."""
+        if rows is None:
+            return
+        arrays = {name: array for name, array in vars(rows).items() if array is not None}
+        with (
+            self._staged(f"{_file_stem('valid', data)}.npz") as part,
+            open(part, "wb") as opened,
+        ):
+            np.savez(opened, allow_pickle=False, **arrays)
+
+    def load_valid(self, data: TunedData | None = None) -> ValidRows | None:
+        """Load what `save_valid` stored. Return None if nothing was stored.
+
+        Raises:
+            UnreadableFile: The file is damaged.
+        """
+        file = self.folder / f"{_file_stem('valid', data)}.npz"
+        if not file.exists():
+            return None
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                return ValidRows(**arrays)
+        except (*DAMAGE, zipfile.BadZipFile) as e:
+            raise unreadable(file, e) from None
 
     def load_test(self, data: TunedData | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Load the raw feature rows of the test split and their encoded labels.

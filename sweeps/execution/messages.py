@@ -61,6 +61,7 @@ class Job:
             seconds.
         folds: Number of folds of a cross-validation: the loop runs once for each fold, and each
             fold is one step of the trial. 0 without a cross-validation.
+        keeps_predictions: True if complete trials keep the predictions of their model for valid.
         stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the
             data is in memory.
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.
@@ -93,6 +94,7 @@ class Job:
     report_timeout: float | None = None
     heartbeat_timeout: float = 60.0
     folds: int = 0
+    keeps_predictions: bool = False
     stream: StreamSettings | None = None
     store: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -147,6 +147,7 @@ def _train(
         "report_timeout": None,
         "keep_last": True,
         "folds": 0,
+        "keeps_predictions": False,
         "tracking": None,
         "store": store_of(folder),
     }

@@ -67,22 +67,22 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
             None.
         minimize: True if smaller values are better.
     """
-    first = _rank(a, minimize)
-    second = None if b is None else _rank(b, minimize)
+    first = rank(a, minimize)
+    second = None if b is None else rank(b, minimize)
     return first is not None and (second is None or first < second)
 
 
-def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
+def rank(result: Result, minimize: bool) -> tuple[int, float] | None:
     """Return (tier, value) of a trial, or (tier, -value) if larger values are better.
 
     The best trial has the smallest pair.
 
     Return None if the trial lacks a tier or a finite value.
     """
-    rank = tier(result)
-    if rank is None or result.value is None or not math.isfinite(result.value):
+    own_tier = tier(result)
+    if own_tier is None or result.value is None or not math.isfinite(result.value):
         return None
-    return rank, result.value if minimize else -result.value
+    return own_tier, result.value if minimize else -result.value
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
@@ -123,9 +123,9 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
     tiers: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for number, result in results:
         values = tuple(v for v in result.values if v is not None and math.isfinite(v))
-        rank = tier(result)
-        if rank is not None and len(values) == len(minimize):
-            tiers.setdefault(rank, []).append((number, values))
+        own_tier = tier(result)
+        if own_tier is not None and len(values) == len(minimize):
+            tiers.setdefault(own_tier, []).append((number, values))
     if not tiers:
         return []
     best: list[tuple[int, tuple[float, ...]]] = []
@@ -147,7 +147,7 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
     """
     pairs = []
     for number, result in results:
-        rank = _rank(result, minimize)
-        if rank is not None:
-            pairs.append((rank, number))
+        key = rank(result, minimize)
+        if key is not None:
+            pairs.append((key, number))
     return [number for _, number in sorted(pairs)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweeps.core import loop_context
 from sweeps.core.best_step import StepOrder
-from sweeps.core.files.sweep_folder import ROW_RUNS
+from sweeps.core.files.sweep_folder import LOOP_RUNS
 from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 from sweeps.core.trial import Checkpoint
 from sweeps.execution.messages import Assignment, Data, Labels, Ranks
@@ -145,13 +145,11 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path: Path) -> None:
         (tmp_path / "model").write_text(f"of {share:.2f}")
         run.report({"loss": 1.0}, ray.train.Checkpoint.from_directory(str(tmp_path)))
         # The sweep deletes this folder when it ends. A killed worker leaves its copies there.
-        (copy,) = Path(ROW_RUNS).iterdir()
-        assert (
-            copy / f"{round(share * 9)}" / "checkpoint" / "model"
-        ).read_text() == f"of {share:.2f}"
+        (copy,) = Path(LOOP_RUNS).iterdir()
+        assert (copy / f"{round(share * 9)}" / "model").read_text() == f"of {share:.2f}"
 
     run_on_rows(Session(), current(), train)
-    assert seen == [None, "of 0.11", "of 0.33"] and not list(Path(ROW_RUNS).iterdir())
+    assert seen == [None, "of 0.11", "of 0.33"] and not list(Path(LOOP_RUNS).iterdir())
 
 
 @pytest.mark.parametrize("resumed", [False, True])

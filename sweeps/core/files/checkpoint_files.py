@@ -74,6 +74,16 @@ def step_of(name: str) -> int:
     return int(match[0]) if match else 0
 
 
+def fold_folder(checkpoint: Path, number: int) -> Path:
+    """Return the folder of a fold's model in a checkpoint of a cross-validation.
+
+    Args:
+        checkpoint: The checkpoint.
+        number: Number of the fold, starting with 1.
+    """
+    return checkpoint / f"fold-{number}"
+
+
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
     """Return the names of a trial's newest complete checkpoints. The newest name comes first.
 

@@ -18,6 +18,7 @@ NAME-DATE-TIME/
 │   ├── checkpoint_000012/
 │   ├── files/            other files of the loop, such as profiler traces
 │   ├── logs/rank-0.log   the output of each rank
+│   ├── predictions.npz   the predictions of the model for valid, of the best trials
 │   └── mlflow.json       the trial's run in MLflow
 ├── events.jsonl          the events of the sweep, from the tracker `jsonl`
 ├── tensorboard/          the event files of the tracker `tensorboard`
@@ -55,11 +56,12 @@ MANIFEST = "manifest.json"
 MLFLOW_RUN = "mlflow.json"
 FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
-ROW_RUNS = "row_runs"
+PREDICTIONS = "predictions.npz"
+LOOP_RUNS = "loop_runs"
 # Folders that a sweep deletes when it ends. Ray Tune and Ray Train write data for their own
-# restores into the first two, which sweeps does not use. In the third, trials that train on more
-# and more rows keep their latest checkpoint.
-SCRATCH = ("tune", "gangs", ROW_RUNS)
+# restores into the first two, which sweeps does not use. In the third, trials that run their loop
+# several times keep the latest checkpoints of these runs.
+SCRATCH = ("tune", "gangs", LOOP_RUNS)
 # The files and folders that sweeps writes into a sweep's folder, as glob patterns for names.
 OWN_FILES = (
     SPACE,
@@ -220,7 +222,7 @@ def refuse_other_entries(folder: Path) -> None:
     _refuse_kinds(folder, files=OWN_FILES, folders=OWN_FOLDERS)
     _refuse_kinds(sweep.trials, folders=("[0-9]*",))
     for trial in sweep.trials.glob("[0-9]*"):
-        _refuse_kinds(trial, files=(MLFLOW_RUN,), folders=("logs", FILES, CHECKPOINTS))
+        _refuse_kinds(trial, files=(MLFLOW_RUN, PREDICTIONS), folders=("logs", FILES, CHECKPOINTS))
         _refuse_kinds(trial / "logs", files=("rank-*.log",))
     # `prepared` also has a folder for each fitted chain. The name of such a folder has no dot.
     _refuse_kinds(sweep.prepared, files=("[!.]*.*",))

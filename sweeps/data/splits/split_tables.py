@@ -49,6 +49,10 @@ class Splits:
         summary: Summary of the raw rows of the source. None if the rows were not summarised.
         missing: The markers of missing values, by column; see
             `sweeps.data.columns.missing.remove_markers`.
+        valid_groups: Number of each row's group, if `data.valid` or `data.group` names a column of
+            groups. Otherwise None. These are the rows of valid, or with `folds` those of train.
+        valid_times: For the same rows, a number that orders them, if `data.valid` splits by time.
+            Otherwise None.
     """
 
     train: pa.Table
@@ -66,6 +70,8 @@ class Splits:
     parse: Mapping[str, str] = field(default_factory=dict)
     summary: DataSummary | None = None
     missing: Markers = field(default_factory=dict)
+    valid_groups: np.ndarray | None = None
+    valid_times: np.ndarray | None = None
 
     @property
     def parts(self) -> Parts:

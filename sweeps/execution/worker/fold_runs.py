@@ -3,22 +3,24 @@
 Each fold is one step of the trial.
 
 The loop's own reports stay in this process. After each fold, the trial reports the mean over the
-folds so far. The checkpoint of such a report holds no model, only the results of the folds, so that
+folds so far. The checkpoint of such a report has the results and the models of these folds, so that
 a trial that continues does not train them again.
 """
 
 import json
 import math
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import ray.train
 
 from sweeps.core.best_step import StepOrder
+from sweeps.core.files.checkpoint_files import fold_folder
 from sweeps.core.loop_context import BEST_FOLD_STEP, Current
 
-from .loop_run import RankLoop, best_step
+from .loop_run import RankLoop, best_step, scratch_folder
 from .trial_session import TrialSession
 
 # The file of a checkpoint with the results of the folds so far
@@ -37,13 +39,28 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop
     Raises:
         ValueError: The loop reported nothing in a fold.
     """
-    results, finals = _restore(session)
-    for number in range(len(results), session.job.folds):
-        fold = RankLoop(session, session.cache.folds[number])
-        finals.append(fold.run(current, train, f"in fold {number + 1} of {session.job.folds}"))
-        results.append(result_of(fold.metrics, session.job.order))
-        current.final = mean_of(finals)
-        _report(session, results, finals)
+    with scratch_folder(session) as scratch:
+        results, finals = _restore(session, scratch)
+        for number in range(len(results) + 1, session.job.folds + 1):
+            data = session.cache.folds[number - 1]
+            fold = RankLoop(session, data, fold_folder(scratch, number))
+            done = fold.run(current, train, f"in fold {number} of {session.job.folds}")
+            if done.predictions is not None:
+                np.save(reported_file(scratch, number), done.predictions)
+            finals.append(done.final)
+            results.append(result_of(fold.metrics, session.job.order))
+            current.final = mean_of(finals)
+            _report(session, scratch, results, finals=finals)
+
+
+def reported_file(checkpoint: Path, number: int) -> Path:
+    """Return the file with the predictions that the loop has reported in a fold.
+
+    Args:
+        checkpoint: Folder of a checkpoint.
+        number: Number of the fold, starting with 1.
+    """
+    return checkpoint / f"predictions-{number}.npy"
 
 
 def result_of(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> dict[str, float]:
@@ -64,29 +81,38 @@ def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _report(
-    session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]
+    session: TrialSession,
+    scratch: Path,
+    results: list[dict[str, float]],
+    *,
+    finals: list[dict[str, float]],
 ) -> None:
     """Report the mean over the folds so far.
 
-    Rank 0 stores the results of the folds in the checkpoint.
+    Rank 0 stores the results of the folds in the checkpoint. Each rank stores the files that its
+    loop has reported.
     """
-    step = len(results)
-    if session.rank != 0:
-        session.report(mean_of(results), None, step)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, RESULTS_FILE).write_text(json.dumps({"results": results, "final": finals}))
-        session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder), step)
+    if session.rank == 0:
+        (scratch / RESULTS_FILE).write_text(json.dumps({"results": results, "final": finals}))
+    checkpoint = None
+    if any(scratch.iterdir()):
+        checkpoint = ray.train.Checkpoint.from_directory(str(scratch))
+    session.report(mean_of(results), checkpoint, len(results))
 
 
-def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+def _restore(
+    session: TrialSession, scratch: Path
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Return the results and the final metrics of the folds in the trial's checkpoint.
 
-    Return empty lists if there is no checkpoint.
+    Return empty lists if there is no checkpoint. Rank 0 copies the models to the scratch folder,
+    because the next checkpoint has them, too.
     """
     checkpoint = session.checkpoint()
     if checkpoint is None:
         return [], []
     with checkpoint.as_directory() as folder:
         state = json.loads(Path(folder, RESULTS_FILE).read_text())
+        if session.rank == 0:
+            shutil.copytree(folder, scratch, dirs_exist_ok=True)
     return state["results"], state["final"]

@@ -7,9 +7,14 @@ trial sends one report.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import math
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import ray.train
@@ -17,7 +22,8 @@ from ray.data import DataIterator
 
 from sweeps.core import loop_context
 from sweeps.core.best_step import UNKNOWN, StepOrder
-from sweeps.core.loop_context import Current, take_step
+from sweeps.core.files.sweep_folder import LOOP_RUNS
+from sweeps.core.loop_context import CHECKPOINT_NOTE, Current, take_step
 from sweeps.execution.isolation.seeds import seed_trial
 from sweeps.execution.ray_apis import ray_train_adapter
 
@@ -31,27 +37,32 @@ class RankLoop:
     Args:
         session: The session of the trial.
         data: The data of this run.
+        latest: Folder for a copy of the loop's latest checkpoint, which does not exist yet.
 
     Attributes:
         name, folder, ranks, job: See `TrialSession`.
         assignment: The attempt, without a checkpoint, because the loop starts from scratch in each
             run.
         metrics: Metrics of each report of the loop in this run, by the loop's step.
+        model_step: The loop's step whose model is in the latest checkpoint. None if the loop has
+            reported no checkpoint.
     """
 
-    def __init__(self, session: TrialSession, data: DatasetCache):
+    def __init__(self, session: TrialSession, data: DatasetCache, latest: Path):
         self.name = session.name
         self.folder = session.folder
         self.ranks = session.ranks
         self.job = session.job
         self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
         self.metrics: dict[int, dict[str, float]] = {}
+        self.model_step: int | None = None
         self._session = session
         self._data = data
+        self._latest = latest
 
     def run(
         self, current: Current, train: Callable[[RankLoop], None], place: str, **more: Any
-    ) -> dict[str, float]:
+    ) -> Current:
         """Run the loop. The functions of `ray.train` in the loop then call this object.
 
         Args:
@@ -62,7 +73,7 @@ class RankLoop:
             more: Values of further attributes of the loop's `Current`.
 
         Returns:
-            The metrics that the loop passed to `Current.report_final`.
+            The loop's copy of `current`, with what the loop has passed to it.
 
         Raises:
             ValueError: The loop reported nothing.
@@ -86,7 +97,7 @@ class RankLoop:
             train(self)
         if not self.metrics:
             raise ValueError(f"the loop reported nothing {place}")
-        return own_current.final
+        return own_current
 
     @property
     def reports(self) -> int:
@@ -94,9 +105,26 @@ class RankLoop:
         return len(self.metrics)
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop. The checkpoint is ignored."""
+        """Record a report of the loop, and keep a copy of the checkpoint.
+
+        The copy replaces the previous checkpoint of this run.
+        """
         step = take_step(max(self.metrics, default=0))
         self.metrics[step] = self._session.admit(metrics, step)
+        if checkpoint is None:
+            return
+        shutil.rmtree(self._latest, ignore_errors=True)
+        with checkpoint.as_directory() as folder:
+            shutil.copytree(folder, self._latest)
+        note = self._latest / CHECKPOINT_NOTE
+        noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
+        # A loop may count its steps in another way.
+        self.model_step = noted if noted in self.metrics else step
+
+    @property
+    def checkpoint_folder(self) -> Path | None:
+        """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
+        return None if self.model_step is None else self._latest
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return None, because the loop starts from scratch."""
@@ -109,6 +137,19 @@ class RankLoop:
     def exchange(self, value: Any) -> list[Any]:
         """Wait until every rank has given a value; return all values, ordered by rank."""
         return self._session.exchange(value)
+
+
+@contextlib.contextmanager
+def scratch_folder(session: TrialSession) -> Iterator[Path]:
+    """Make a temporary folder for the latest checkpoints of a trial's runs of the loop.
+
+    It is in the sweep's folder, which the sweep cleans up, because a killed worker cannot delete
+    its files.
+    """
+    runs = Path(session.folder).parent.parent / LOOP_RUNS
+    runs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=runs, ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)
 
 
 def best_step(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> int:

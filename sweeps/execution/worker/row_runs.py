@@ -10,51 +10,19 @@ fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops 
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import ray.train
 
-from sweeps.core.files.sweep_folder import ROW_RUNS
 from sweeps.core.loop_context import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Current
 
-from .dataset_cache import DatasetCache
-from .loop_run import RankLoop, best_step
+from .loop_run import RankLoop, best_step, scratch_folder
 from .trial_session import TrialSession
 
 
 class RowRun(RankLoop):
-    """One run of the loop on a part of the train rows, on one rank.
-
-    Args:
-        session: The session of the trial.
-        data: The data of this run.
-        scratch: Folder for the loop's latest checkpoint, which need not exist.
-    """
-
-    def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
-        super().__init__(session, data)
-        self._latest = scratch / "checkpoint"
-        # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
-        self._model_step: int | None = None
-
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop, and keep a copy of the checkpoint.
-
-        The copy replaces the previous checkpoint of this run.
-        """
-        super().report(metrics, checkpoint)
-        if checkpoint is None:
-            return
-        shutil.rmtree(self._latest, ignore_errors=True)
-        with checkpoint.as_directory() as folder:
-            shutil.copytree(folder, self._latest)
-        note = self._latest / CHECKPOINT_NOTE
-        noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
-        # A loop may count its steps in another way.
-        self._model_step = noted if noted in self.metrics else max(self.metrics)
+    """One run of the loop on a part of the train rows, on one rank."""
 
     def result(self) -> dict[str, float]:
         """Return the metrics of the run's model.
@@ -62,15 +30,10 @@ class RowRun(RankLoop):
         These are the metrics at the step whose model is in the latest checkpoint. Without a
         checkpoint, these are the metrics at the loop's best step.
         """
-        step = self._model_step or best_step(self.metrics, self.job.order)
+        step = self.model_step or best_step(self.metrics, self.job.order)
         # All ranks have the same number of rows, so a remainder is left out.
         rows = self._data.data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
-
-    @property
-    def checkpoint_folder(self) -> Path | None:
-        """Folder of this rank's copy of the loop's latest checkpoint; None if there is none."""
-        return None if self._model_step is None else self._latest
 
     def latest_checkpoint(self, step: int, on_all_ranks: bool) -> ray.train.Checkpoint | None:
         """Return the loop's latest checkpoint; None if there is none.
@@ -81,9 +44,9 @@ class RowRun(RankLoop):
             step: The trial's step.
             on_all_ranks: True if every rank has a checkpoint.
         """
-        if self._model_step is None:
+        if self.model_step is None:
             return None
-        note = {"best_step": step, "loop_step": self._model_step, "on_all_ranks": on_all_ranks}
+        note = {"best_step": step, "loop_step": self.model_step, "on_all_ranks": on_all_ranks}
         (self._latest / CHECKPOINT_NOTE).write_text(json.dumps(note))
         return ray.train.Checkpoint.from_directory(str(self._latest))
 
@@ -108,20 +71,19 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RankLo
     if done and (checkpoint := session.checkpoint()) is not None:
         folder = Path(checkpoint.path)
         previous = folder if _is_on_all_ranks(folder) else None
-    row_runs = Path(assignment.folder).parent.parent / ROW_RUNS
-    row_runs.mkdir(parents=True, exist_ok=True)
-    # In the sweep's folder, because a killed worker cannot delete its files.
-    with tempfile.TemporaryDirectory(dir=row_runs, ignore_cleanup_errors=True) as scratch:
+    with scratch_folder(session) as scratch:
         for step in (step for step in steps if step > done):
             data = session.cache if step == steps[-1] else session.cache.parts[step]
-            run = RowRun(session, data, Path(scratch, str(step)))
-            current.final = run.run(
+            run = RowRun(session, data, scratch / str(step))
+            loop_current = run.run(
                 current,
                 train,
                 f"on {step} of {steps[-1]} parts of the train rows",
                 train_share=step / steps[-1],
                 previous_run=previous,
             )
+            current.final = loop_current.final
+            current.predictions = loop_current.predictions
             latest = run.checkpoint_folder
             # If only some ranks began with their model of fewer rows, the ranks would train
             # different models.

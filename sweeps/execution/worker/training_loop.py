@@ -28,6 +28,7 @@ from .loop_run import RankLoop
 from .metric_values import flatten, numbers_in
 from .row_runs import run_on_rows
 from .trial_session import TrialSession
+from .valid_predictions import keep_predictions
 
 # The paths of the files of sweeps begin with this text.
 PACKAGE = f"{installed_package.FOLDER}{os.sep}"
@@ -76,6 +77,8 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         loop_context.set_current(None)
     # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
     state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
+    if state is State.COMPLETE and session.job.keeps_predictions and session.rank == 0:
+        keep_predictions(session, current)
     return Ended(session.rank, state, final=current.final)
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import ray
 import ray.train
 from ray.data import DataIterator
 
+from sweeps.core.best_step import UNKNOWN
 from sweeps.core.errors import shorten
 from sweeps.core.files.checkpoint_files import (
     checkpoint_root_in,
@@ -57,6 +58,7 @@ class TrialSession:
         stops: True if the next report must raise `LoopStopped`, because the driver has ended the
             trial.
         reports: Number of reports in this attempt.
+        best: The checkpoint with the best model of this attempt; None if there is none.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several
             workers; else None.
     """
@@ -73,6 +75,8 @@ class TrialSession:
         self.stopped = False
         self.stops = False
         self.reports = 0
+        self.best: Checkpoint | None = None
+        self._keys: dict[int, tuple[int, float]] = {}  # see `StepOrder.key`, by step
         self.train_stream: DataIterator | None = None
         self._lock = threading.Lock()
         self._recorded_step = 0
@@ -87,9 +91,15 @@ class TrialSession:
         self._local: Path | None = None  # local copy of the checkpoint to continue from
         self._exchanges = 0  # number of exchanges between ranks so far
         self._thread = threading.get_ident()  # the thread that runs the loop
-        self._last_report = time.monotonic()  # infinite while the loop waits for a decision
+        self._began = time.monotonic()
+        self._last_report = self._began  # infinite while the loop waits for a decision
         self._admitted = False  # True if `admit` was called since the last call of `send_if_new`
         self._silent_for = 0.0  # largest time limit that was exceeded since the latest report
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start of the attempt."""
+        return time.monotonic() - self._began
 
     @property
     def rank(self) -> int:
@@ -126,6 +136,9 @@ class TrialSession:
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = self._checked_numbers(metrics, self.step)
+        self._keys[self.step] = self.job.order.key(numbers)
+        if saved is not None and self._key_of(saved) <= self._key_of(self.best):
+            self.best = saved
         with self._lock:
             self._recorded_step = self.step
             if saved is not None:
@@ -306,6 +319,22 @@ class TrialSession:
             place = f"{checkpoint_root_in(self.job.store, self.folder)}/{checkpoint.name}"
             self._local = self._closing.enter_context(local_checkpoint(place))
         return ray.train.Checkpoint.from_directory(str(self._local))
+
+    def _key_of(self, checkpoint: Checkpoint | None) -> tuple[int, float]:
+        """Return the key that orders models; that of an unknown value without a model."""
+        if checkpoint is None or self.job.folds or self.assignment.row_steps:
+            return UNKNOWN  # the latest model of several runs of the loop is the best one
+        return self._keys.get(checkpoint.best_step, UNKNOWN)
+
+    @contextlib.contextmanager
+    def open_best(self) -> Iterator[Path | None]:
+        """Yield the local folder of `best`; None if there is no checkpoint."""
+        if self.best is None:
+            yield None
+            return
+        place = f"{checkpoint_root_in(self.job.store, self.folder)}/{self.best.name}"
+        with local_checkpoint(place) as local:
+            yield local
 
     def close(self) -> None:
         """Delete the local copy of a checkpoint that came from the sweep's store."""

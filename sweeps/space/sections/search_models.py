@@ -3,7 +3,7 @@
 Each section is a frozen dataclass. `section_checks.check` validates it by its annotations.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
@@ -198,19 +198,19 @@ class Checkpoints:
             trials keep checkpoints.
         max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The
             checkpoints of the worst trials are deleted first.
+        predictions: Number of trials that keep the predictions of their model for the rows of
+            valid, starting with the best trial. An average of models is chosen with them.
     """
 
     per_trial: AtLeast1 = 2
     top: AtLeast1 | None = None
     max_disk: Size | None = None
+    predictions: AtLeast0 = 20
 
     @property
     def all_stay(self) -> bool:
-        """True if every key has its default.
-
-        The sweep then deletes no checkpoint of an ended trial.
-        """
-        return self == Checkpoints()
+        """True if the sweep deletes no checkpoint of an ended trial."""
+        return replace(self, predictions=0) == Checkpoints(predictions=0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Keep the predictions of the best trials, and delete those of the others."""
+
+import heapq
+import logging
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sweeps.core.errors import StoreError
+from sweeps.core.files.checkpoint_files import checkpoint_root
+from sweeps.core.files.prediction_files import delete_predictions
+from sweeps.core.trial import Result, State, format_trial_id
+from sweeps.study import ranking
+from sweeps.study.study_store import StudyStore
+
+log = logging.getLogger(__name__)
+
+
+class PredictionKeeper:
+    """Keep the predictions of the best trials of a sweep.
+
+    Files are deleted in a separate thread, because a store takes a while.
+
+    Args:
+        study_store: The study, which is read only when the keeper is created.
+        count: Number of trials that keep their predictions.
+    """
+
+    def __init__(self, study_store: StudyStore, count: int):
+        self._folder: Path = study_store.folder
+        self._count = count
+        self._minimize = study_store.objectives.minimize
+        self._thread = ThreadPoolExecutor(1, "predictions")
+        ended = [(n, state.result) for n, state in study_store.states.items() if state.has_ended]
+        complete = [self._entry(n, result) for n, result in ended if is_complete(result)]
+        # The trials that keep their predictions, as a heap with the worst one on top
+        self._best = heapq.nlargest(count, complete)
+        heapq.heapify(self._best)
+
+    def _entry(self, number: int, result: Result) -> tuple[float, float, int]:
+        """Return the tier, the value and the number of a trial, all negative, for the heap."""
+        tier, value = ranking.rank(result, self._minimize) or (math.inf, math.inf)
+        return -tier, -value, -number
+
+    def trial_ended(self, number: int, result: Result) -> None:
+        """Keep the predictions of a trial that has ended, if it is one of the best trials so far.
+
+        If a worse trial had kept its predictions, they are deleted.
+        """
+        if not is_complete(result):
+            return
+        heapq.heappush(self._best, self._entry(number, result))
+        if len(self._best) > self._count:
+            *_, dropped = heapq.heappop(self._best)
+            self._thread.submit(self._delete, -dropped)
+
+    def _delete(self, number: int) -> None:
+        try:
+            delete_predictions(checkpoint_root(self._folder, format_trial_id(number)))
+        except (StoreError, OSError) as e:
+            log.warning("the predictions of trial %04d could not be deleted: %s", number, e)
+
+    def close(self) -> None:
+        """Wait until all files are deleted."""
+        self._thread.shutdown()
+
+
+def is_complete(result: Result) -> bool:
+    """Return True if a trial has run to its end. Only such a trial keeps predictions."""
+    return result.state is State.COMPLETE and not result.given

@@ -1,0 +1,74 @@
+"""The file with the predictions of a trial's best model for the rows of valid."""
+
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import stores
+from .sweep_folder import PREDICTIONS
+
+# Name of the array with the step, and the beginning of the names of the other arrays.
+_STEP = "step"
+_FOLD = "fold_"
+
+
+@dataclass(frozen=True)
+class KeptPredictions:
+    """Predictions of a trial's best model for the rows of valid.
+
+    Attributes:
+        step: The step of the model.
+        folds: What the model returned: one array of shape (n,) or (n, k). In a cross-validation,
+            the array of each fold's model for the fold's rows.
+    """
+
+    step: int
+    folds: tuple[np.ndarray, ...]
+
+    def write(self, file: Path) -> None:
+        """Write the predictions to a file, as an archive of NumPy."""
+        arrays = {f"{_FOLD}{number}": fold for number, fold in enumerate(self.folds)}
+        with open(file, "wb") as opened:
+            np.savez(opened, allow_pickle=False, **{_STEP: np.int64(self.step)}, **arrays)
+
+
+def read_predictions(root: str) -> KeptPredictions | None:
+    """Read the predictions that a trial has kept.
+
+    Args:
+        root: Folder or address of the trial's checkpoints; see `checkpoint_files.checkpoint_root`.
+
+    Returns:
+        The predictions. None if the trial has kept none, or if the file is damaged.
+    """
+    if not stores.is_address(root):
+        return _read(Path(root, PREDICTIONS))
+    store = stores.open_store(root)
+    if store.file(PREDICTIONS) is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, PREDICTIONS)
+        store.get(PREDICTIONS, file)
+        return _read(file)
+
+
+def _read(file: Path) -> KeptPredictions | None:
+    if not file.is_file():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            folds = tuple(arrays[f"{_FOLD}{number}"] for number in range(len(arrays) - 1))
+            return KeptPredictions(int(arrays[_STEP]), folds)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def delete_predictions(root: str) -> None:
+    """Delete the predictions that a trial has kept, if there are any; see `read_predictions`."""
+    if stores.is_address(root):
+        stores.open_store(root).delete(PREDICTIONS)
+    else:
+        Path(root, PREDICTIONS).unlink(missing_ok=True)
