@@ -1,6 +1,6 @@
 """Cross-validation: `data.valid: {folds: K}`.
 
-Each trial trains once for each fold, and the winner is trained on all rows.
+Each trial trains once for each fold, and the bundle averages the models of the winner's folds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sweeps
 from sweeps.bundle.manifest import FILE as MANIFEST
+from sweeps.core.files.prediction_files import read_predictions
 from tests.commands import invoke
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -89,8 +90,8 @@ def swept(
     ]
 
 
-@pytest.mark.extended
-def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_value_is_fold_mean_and_bundle_averages_the_folds(clean_ray: Any, tmp_path: Path) -> None:
     result, log = swept(tmp_path, "folds_mean")
     x, y = load_diabetes(return_X_y=True)
     folds = KFold(4, shuffle=True, random_state=3)
@@ -100,31 +101,40 @@ def test_value_is_fold_mean_and_winner_trains_on_all_rows(clean_ray: Any, tmp_pa
         shown = json.loads(invoke("show", result.dir, "--trial", str(trial), "--json").stdout)
         assert shown["value"] == pytest.approx(expected, rel=1e-6)
         assert shown["steps"] == 4 and shown["best_step"] == 4
-    in_folds, refit = log[:8], log[8]
-    assert all(train + valid == len(x) for _, train, valid, *_ in in_folds)
-    assert all(mean < 1e-6 and max_t is None for *_, mean, max_t in in_folds), (
+    assert len(log) == 8 and all(train + valid == len(x) for _, train, valid, *_ in log)
+    assert all(mean < 1e-6 and max_t is None for *_, mean, max_t in log), (
         "the scaler is fitted on the train rows of each fold"
     )
-    assert refit[1] == len(x) and refit[4] == 2, (
-        "the winner is trained on all rows, for the mean of the best steps"
-    )
-    best = make_pipeline(StandardScaler(), Ridge(alpha=[0.1, 10.0][int(result.best["trial"])])).fit(
-        x, y
-    )
+    best = make_pipeline(StandardScaler(), Ridge(alpha=[0.1, 10.0][int(result.best["trial"])]))
+    averaged = np.mean([best.fit(x[i], y[i]).predict(x) for i, _ in folds.split(x)], axis=0)
     rows = pd.DataFrame(x, columns=load_diabetes().feature_names)
-    np.testing.assert_allclose(
-        sweeps.load_bundle(result.bundle).predict(rows)["prediction"], best.predict(x), rtol=1e-6
-    )
+    bundle = sweeps.load_bundle(result.bundle)
+    np.testing.assert_allclose(bundle.predict(rows)["prediction"], averaged, rtol=1e-6)
+    assert bundle.manifest.training["trial"] == result.best["trial"]
+    card = (result.bundle / "README.md").read_text()
+    assert "the average of the models of 4 folds" in card and "rows a second" in card
+    kept = read_predictions(str(result.dir / "trials" / result.best["trial"]))
+    assert kept is not None
+    for (i, j), predictions in zip(folds.split(x), kept.folds, strict=True):
+        np.testing.assert_allclose(predictions, best.fit(x[i], y[i]).predict(x[j]), rtol=1e-6)
     refused = invoke("export", result.dir, "--latest")
     assert (
         refused.exit_code == 2
         and "--latest: does not work with a cross-validation" in refused.stderr
     )
-    exported = invoke("export", result.dir, "--trial", "0", "-o", tmp_path / "other")
+    exported = invoke("export", result.dir, "--trial", "0", "--refit", "-o", tmp_path / "other")
     assert exported.exit_code == 0, exported.stderr
-    assert json.loads((tmp_path / "other" / MANIFEST).read_text())["training"]["refit"][
-        "rows"
-    ] == len(x)
+    facts = json.loads((tmp_path / "other" / MANIFEST).read_text())["training"]
+    assert facts["refit"]["rows"] == len(x) and facts["refit"]["steps"] == 2
+    model = make_pipeline(StandardScaler(), Ridge(alpha=0.1)).fit(x, y)
+    refitted = sweeps.load_bundle(tmp_path / "other").predict(rows)["prediction"]
+    np.testing.assert_allclose(refitted, model.predict(x), rtol=1e-6)
+
+
+def test_rolling_folds_train_the_winner_on_all_rows(clean_ray: Any, tmp_path: Path) -> None:
+    result, log = swept(tmp_path, "folds_rolling", valid="{rolling: age, folds: 3}")
+    assert len(log) == 2 * 3 + 1 and log[-1][1] == 442
+    assert result.best["refit"]["rows"] == 442
 
 
 @pytest.mark.extended
@@ -137,7 +147,7 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(
     )
     result, log = swept(tmp_path, "folds_again", more=more, fails="true")
     assert result.trials["completed"] == 2
-    assert [entry[0] for entry in log] == ["0000"] * 5 + ["0001"] * 4 + [result.best["trial"]], (
+    assert [entry[0] for entry in log] == ["0000"] * 5 + ["0001"] * 4, (
         "only the third fold ran twice"
     )
     assert [entry[1:4] for entry in log[:5]] == [
@@ -160,7 +170,5 @@ def test_two_workers_and_a_scheduler_that_stops_after_two_folds(
     assert result.trials["completed"] + result.trials["pruned"] == 8, result.notes
     assert result.trials["pruned"] >= 1
     counts = [sum(entry[0] == f"{trial:04d}" for entry in log) for trial in range(8)]
-    assert set(counts) <= {2, 4, 5} and counts.count(2) == result.trials["pruned"], (
-        "the winner has one entry more"
-    )
+    assert set(counts) <= {2, 4} and counts.count(2) == result.trials["pruned"]
     assert all(abs(entry[1] * 2 + entry[2] - 442) <= 1 for entry in log if entry[4] is None)

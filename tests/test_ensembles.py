@@ -5,6 +5,9 @@ sweep.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,13 @@ import pytest
 from sklearn.datasets import load_iris
 
 import sweeps
-from sweeps.bundle.manifest import Manifest
+from sweeps.bundle.manifest import Manifest, weights_of
+from sweeps.bundle.selection import Gain
 from sweeps.data.load_data import load_splits
 from sweeps.space import load
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 SPACE = """
 name: flowers
@@ -35,6 +39,7 @@ colsample_bytree: {uniform: [0.3, 1.0]}, num_boost_round: 10}
 """
 
 
+@pytest.mark.extended
 def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_ray: Any
 ) -> None:
@@ -79,6 +84,121 @@ def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(
     assert [
         e["path"] for e in json.loads(invoke("show", result.dir, "--json").output)["ensembles"]
     ] == [str(bundle)]
+    again = invoke("export", result.dir, "--ensemble", 2, "--refit")
+    assert again.exit_code == 0, again.output
+    refitted = Manifest.read(result.dir / "exports" / "ensemble-2-refit")
+    assert {member.training["refit"]["rows"] for member in refitted.members} == {120}
     rows.assign(a=0).to_csv("rows.csv", index=False)
-    changed = invoke("export", result.dir, "--ensemble", 2)
+    changed = invoke("export", result.dir, "--ensemble", 3, "--refit")
     assert changed.exit_code == 2 and "the data has changed since the sweep began" in changed.stderr
+
+
+WAVES = """
+name: waves
+trainer: {{choice: [xgboost, {{as: trees, estimator: "sklearn.ensemble:ExtraTreesRegressor"}}]}}
+data: {{train: rows.csv, label: y, {splits}}}
+objective: {{metric: valid-rmse, goal: minimize}}
+search: {{algorithm: random, seed: 1}}
+limits: {{max_trials: 8}}
+bundle: {{ensemble: 4{train_on}}}
+space:
+  params:
+    xgboost:
+      num_boost_round: 40
+      eta: {{loguniform: [0.05, 0.3]}}
+      max_depth: {{randint: [4, 7]}}
+      subsample: 0.4
+    trees:
+      n_estimators: 6
+      max_features: {{uniform: [0.3, 1]}}
+"""
+IN_A_NEW_PROCESS = """
+import sys
+sys.modules["ray"] = None
+{before}
+import mlflow.pyfunc
+import pandas as pd
+model = mlflow.pyfunc.load_model(sys.argv[1])
+print(model.predict(pd.read_csv("rows.csv").drop(columns="y"))["prediction"].tolist())
+"""
+
+
+def waves(folder: Path, splits: str, train_on: str) -> sweeps.SweepResult:
+    """Run a sweep over two trainers, whose average is better than each model alone."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.uniform(-3, 3, (400, 4)), columns=list("abcd"))
+    noise = rng.normal(size=len(rows))
+    label = np.sin(rows["a"]) * 3 + rows["b"] * rows["c"] + 3 * noise
+    rows.assign(y=label).to_csv(folder / "rows.csv", index=False)
+    (folder / "space.yaml").write_text(WAVES.format(splits=splits, train_on=train_on))
+    return sweeps.run(folder / "space.yaml", dir=folder / "runs")
+
+
+def predicted_by_new_process(bundle: Path, folder: Path, before: str = "") -> Any:
+    """Load a bundle and predict the rows in a process without Ray."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-c", IN_A_NEW_PROCESS.format(before=before), str(bundle)],
+        cwd=folder,
+        env=env | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("splits", "train_on", "models"),
+    [("valid: 0.3, test: 0.2", ", train_on: all", 1), ("valid: {folds: 3}, test: 0.2", "", 3)],
+    ids=["holdout", "folds"],
+)
+def test_bundle_of_a_sweep_averages_several_trainers(
+    splits: str, train_on: str, models: int, tmp_path: Path, clean_ray: Any
+) -> None:
+    result = waves(tmp_path, splits, train_on)
+    assert result.best is not None and result.bundle is not None
+    ensemble = result.best["ensemble"]
+    manifest = Manifest.read(result.bundle)
+    assert weights_of(manifest.members) == ensemble["members"]
+    assert len(manifest.members) == models * len(ensemble["members"]) > models
+    assert ensemble["gain"] > ensemble["noise"] > 0
+    assert ensemble["refitted"] == (len(ensemble["members"]) if train_on else 0)
+    assert all(("refit" in member.training) == bool(train_on) for member in manifest.members)
+    # The rows of test belong to no model if the models are not trained again.
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    predicted = sweeps.load_bundle(result.bundle).predict(frame.drop(columns="y"))
+    if not train_on:
+        test = load_splits(load(tmp_path / "space.yaml").data, 1).test
+        assert test is not None
+        part = test.to_pandas()
+        own = sweeps.load_bundle(result.bundle).predict(part.drop(columns="y"))["prediction"]
+        error = float(np.sqrt(((own - part["y"]) ** 2).mean()))
+        assert result.best["test"] == pytest.approx(error)
+    done = predicted_by_new_process(result.bundle, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == predicted["prediction"].tolist()
+    shown = invoke("show", result.dir).output
+    assert f"average of {len(ensemble['members'])} trials" in shown
+    report = (result.dir / "report.md").read_text()
+    assert f"averages {len(ensemble['members'])} trials: " in report
+    card = (result.bundle / "README.md").read_text()
+    assert "rows a second" in card and all(trial in card for trial in ensemble["members"])
+    if models == 1:
+        missing = "sys.modules['xgboost'] = None\nsys.modules['sklearn'] = None"
+        done = predicted_by_new_process(result.bundle, tmp_path, before=missing)
+        assert done.returncode != 0
+        assert "the bundle was made with" in done.stderr and "xgboost==" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_average_that_is_not_clearly_better_is_not_taken(
+    tmp_path: Path, clean_ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweeps.bundle import ensemble
+
+    monkeypatch.setattr(ensemble, "measure_gain", lambda *_, **__: Gain(0.01, 0.02))
+    result = waves(tmp_path, "valid: 0.3", ", train_on: all")
+    assert result.best is not None and "ensemble" not in result.best
+    note = "the model is no average: none is clearly better than the best trial"
+    assert f"{note} (gain 0.01, noise 0.02)" in result.notes
+    assert result.best["refit"]["rows"] == 400

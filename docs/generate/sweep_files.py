@@ -42,13 +42,15 @@ FILES: Mapping[str, str] = {
     "trials/ID/script_checkpoint/": "The folder `SWEEPS_CHECKPOINT_DIR` of a script that the "
     "trainer `command` runs.",
     "trials/ID/files/": "Files that the loop wrote to `trial.current().folder`.",
+    "trials/ID/predictions.npz": "For the best trials: what their models predict for the rows of "
+    "valid. See [Checkpoints](../how-to/limits.md#checkpoints).",
     "trials/ID/mlflow.json": "The id of the trial's run in MLflow.",
     "trials/ID/mlflow.db": "Data that the loop logged to MLflow while the server did not answer.",
     "tables/": "Tables that a Python script passed to `sweeps.run`. See [Run from "
     "Python](../how-to/run-from-python.md#tables).",
     "functions/": "Functions and classes of a script that uses sweeps. See [Run from "
     "Python](../how-to/run-from-python.md#functions).",
-    "prepared/": "Fitted preprocessors and the test split. Exports read them.",
+    "prepared/": "Fitted preprocessors, the test split, and the labels of valid, for exports.",
     "exports/ID/": "The bundles that `sweeps export` wrote. An ensemble of at most N models is in "
     "`exports/ensemble-N/`.",
     "lock": "A lock file. While a process runs the sweep, the file and the folder are locked. "

@@ -363,7 +363,7 @@ def load_verified(path: Path) -> Bundle:
     if not manifest.members:
         return _load_model(path, manifest, data)
     members = [
-        _load_model(path, manifest.of_member(member), data / MEMBERS_FOLDER / member.trial)
+        _load_model(path, manifest.of_member(member), data / MEMBERS_FOLDER / member.folder)
         for member in manifest.members
     ]
     return Bundle(path, manifest, members=members)

@@ -5,7 +5,7 @@ The folder may come from a stranger, so no code in it runs.
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AliasPath,
@@ -25,12 +25,15 @@ Id = Annotated[str, Field(pattern=r"^[0-9]{4,9}$")]
 Weight = Annotated[int, Field(ge=1, le=10**6)]
 
 
-def _weights(members: list[dict[str, JsonValue]]) -> dict[JsonValue, JsonValue]:
-    """Return the weight of each member, by the id of its trial."""
+def _weights(members: list[dict[str, Any]]) -> dict[JsonValue, JsonValue]:
+    """Return the weight of each trial: the sum over the models of its folds."""
+    weights: dict[JsonValue, Any] = {}
     try:
-        return {member["trial"]: member["weight"] for member in members}
+        for member in members:
+            weights[member["trial"]] = weights.get(member["trial"], 0) + member["weight"]
     except (TypeError, KeyError):
         raise ValueError("must be a list of members") from None
+    return weights
 
 
 class EnsembleSummary(BaseModel):

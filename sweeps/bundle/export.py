@@ -8,8 +8,10 @@ read from the sweep's folder.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,12 +25,13 @@ from sweeps.core.result import to_json_value
 from sweeps.core.trial import Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.preprocessing.fit import data_key
-from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.study.study_store import StudyStore
 
 from . import write
+from .average_bundle import TrainedMember, score_on_test, write_average
+from .ensemble import EnsembleChoice
 from .manifest import Facts, Manifest
-from .sweep_models import SweepModels, recorded_predictions, score_test
+from .sweep_models import ModelFiles, SweepModels, recorded_predictions, score_test
 from .trial_choice import SavedModel, saved_model, why_not_saved
 from .trial_facts import describe_recorded
 
@@ -67,8 +70,6 @@ class Refitted:
         steps: Number of steps for which the model was trained.
         rows: Number of rows in the splits together.
         splits: The splits.
-        scored: The model that is scored on test if `splits` has test. None to score the model of
-            the search.
     """
 
     folder: Path
@@ -76,7 +77,6 @@ class Refitted:
     steps: int
     rows: int
     splits: tuple[str, ...] = ("train", "valid")
-    scored: Refitted | None = None
 
     @property
     def facts(self) -> Facts:
@@ -126,16 +126,27 @@ def export_trial(
             copy = write.copy_checkpoint(source, target / "checkpoint")
         return replace(exported, checkpoint=copy)
     try:
-        return _export_bundle(models, model, exported, target=target, refitted=refitted)
-    except UnreadableFile as e:
-        return replace(exported, error=e)
+        with contextlib.ExitStack() as opened:
+            return _export_bundle(
+                models, model, exported, target=target, refitted=refitted, opened=opened
+            )
     except Exception as e:
-        if disk_error(e) is not None:
-            raise
-        log.error("the export of trial %s failed", model.trial_id, exc_info=e)
-        if not isinstance(e, BundleError):
-            e = BundleError(f"trial {model.trial_id} cannot be exported: {type(e).__name__}: {e}")
-        return replace(exported, error=e)
+        return replace(exported, error=_export_error(e, f"trial {model.trial_id}"))
+
+
+def _export_error(error: Exception, subject: str) -> SweepsError:
+    """Return the error of an export, given what could not be exported.
+
+    An error of the disk is raised again.
+    """
+    if disk_error(error) is not None:
+        raise error
+    if isinstance(error, UnreadableFile):
+        return error
+    log.error("the export of %s failed", subject, exc_info=error)
+    if isinstance(error, BundleError):
+        return error
+    return BundleError(f"{subject} cannot be exported: {type(error).__name__}: {error}")
 
 
 def _step_notes(store: StudyStore, model: SavedModel, latest: bool) -> tuple[str, ...]:
@@ -160,6 +171,7 @@ def _export_bundle(
     *,
     target: Path,
     refitted: Refitted | None,
+    opened: contextlib.ExitStack,
 ) -> Exported:
     """Write the bundle of a model; see `export_trial`.
 
@@ -169,80 +181,96 @@ def _export_bundle(
         exported: The facts and the notes that are known so far.
         target: Folder in which the subfolder `bundle` is written.
         refitted: See `export_trial`.
+        opened: See `SweepModels.open_searched`.
     """
     store = models.study_store
     trial = store.trial(model.number)
     best = dict(exported.best)
     notes = exported.notes
-    fitted = None
-    with models.local_folder(trial, model.source) as source:
-        info = models.prepared.load_info(trial.data)
-        if models.space.data.is_named:
-            fitted = _load_chain(models, trial, refitted)
-            best["test"], note = _score_on_test(models, trial, source, refitted=refitted)
-            notes = (*notes, note) if note else notes
-        step: int | None = model.step
-        if refitted is not None and store.objectives.last_step_counts:
-            # The steps of the search are folds or parts of the rows. The refit has other steps.
-            step = None
-        facts = describe_recorded(store, model.number, step)
-        facts |= {"test": best["test"], "best_step": model.step, "seed": trial.seed}
-        facts |= models.facts(info.fingerprint)
-        if refitted is not None:
-            facts["refit"] = refitted.facts
+    if refitted is None:
+        files = models.open_searched(model, opened)
+    else:
+        files = [_refitted_files(models, trial, refitted)]
+    info = models.prepared.load_info(trial.data)
+    if models.space.data.is_named:
+        best["test"], note = _score_on_test(models, files, opened, refitted=refitted)
+        notes = (*notes, note) if note else notes
+    step: int | None = model.step
+    if refitted is not None and store.objectives.last_step_counts:
+        # The steps of the search are folds or parts of the rows. The refit has other steps.
+        step = None
+    facts = describe_recorded(store, model.number, step)
+    facts |= {"test": best["test"], "best_step": model.step, "seed": trial.seed}
+    own_facts = dict(facts)
+    facts |= models.facts(info.fingerprint)
+    if refitted is not None:
+        facts["refit"] = refitted.facts
+    if files[0].fold is not None:
+        member = TrainedMember(files, 1, own_facts)
+        path = write_average(target, models, [member], facts)
+    else:
+        trained = write.TrainedModel(files[0].folder, files[0].chain, models.code(trial))
         path = write.write_bundle(
             target / "bundle",
-            models={write.SINGLE: write.TrainedModel(source, fitted, models.code(trial))},
+            models={write.SINGLE: trained},
             info=info,
-            expected=recorded_predictions(source),
+            expected=recorded_predictions(trained.checkpoint),
             training=to_json_value(facts),
         )
-    best["bytes"] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    best["rows_per_second"] = Manifest.read(path).rows_per_second
-    return replace(exported, best=best, bundle=path, notes=notes)
+    return replace(exported, best=best | bundle_costs(path), bundle=path, notes=notes)
 
 
-def _load_chain(models: SweepModels, trial: Trial, refitted: Refitted | None) -> FittedChain:
-    """Load the chain that was fitted in the search, or when the trial was trained again."""
-    if refitted is None:
-        return models.chain(trial)
+def bundle_costs(bundle: Path) -> Facts:
+    """Return the size of a bundle in bytes, and the speed of its predictions."""
+    files = (file for file in bundle.rglob("*") if file.is_file())
+    return {
+        "bytes": sum(file.stat().st_size for file in files),
+        "rows_per_second": Manifest.read(bundle).rows_per_second,
+    }
+
+
+def _refitted_files(models: SweepModels, trial: Trial, refitted: Refitted) -> ModelFiles:
+    """Return the model of a trial that was trained again, with its fitted preprocessor."""
     key = data_key(models.prepared.load_info(trial.data).fingerprint, trial.preprocessor)
     chain = PreparedStore(refitted.folder, models.trust).find_chain(key)
     assert chain is not None, "each training stores the chain that it fits"
-    return chain
+    models.check_files(trial, refitted.checkpoint)
+    return ModelFiles(trial, refitted.checkpoint, chain)
 
 
 def _score_on_test(
-    models: SweepModels, trial: Trial, source: Path, *, refitted: Refitted | None
+    models: SweepModels,
+    files: Sequence[ModelFiles],
+    opened: contextlib.ExitStack,
+    *,
+    refitted: Refitted | None,
 ) -> tuple[float | None, str | None]:
     """Score a model on the rows of test, which the model has not seen.
 
-    This is the exported model, unless it was trained on these rows. In that case, an earlier model
-    is scored: `Refitted.scored`, or the model of the search.
+    This is the exported model, unless it was trained on these rows. In that case, the model of the
+    search is scored.
 
     Args:
         models: The models of the sweep.
-        trial: The trial.
-        source: The folder of the checkpoint that is exported.
+        files: The exported model, or the models of the folds.
+        opened: See `SweepModels.open_searched`.
         refitted: See `export_trial`.
 
     Returns:
         See `score_test`. Two times None if there are no test rows.
     """
+    trial = files[0].trial
     test = models.prepared.load_test(trial.data)
     if test is None:
         return None, None
-    checkpoint: str | Path = source
-    scored = refitted  # the training whose model is scored; None for the model of the search
     if refitted is not None and "test" in refitted.splits:
-        scored = refitted.scored
         searched = saved_model(models.study_store, trial.number)
-        if scored is not None:
-            checkpoint = scored.checkpoint
-        elif searched is not None:
-            checkpoint = searched.source
-        else:
+        if searched is None:
             return None, "no test score: the checkpoint of the search was deleted"
+        files = models.open_searched(searched, opened)
+    if files[0].fold is not None:
+        _, score, note = score_on_test(models, [TrainedMember(files, 1, {})])
+        return score, note
     # Costs such as the duration are not computed from predictions. If there are only costs, the
     # score of the first one is refused with a note.
     all_metrics = [objective.metric for objective in models.space.objectives]
@@ -250,6 +278,90 @@ def _score_on_test(
     task = models.prepared.load_info(trial.data).task
     method = "decision_function" if metrics.needs(metric, task) == "scores" else "predict"
     rows, labels = test
-    prepared = _load_chain(models, trial, scored).transform(rows)
-    predictions = models.predict(trial, checkpoint, prepared, method=method)
-    return score_test(metric, task, labels, predictions)
+    return score_test(metric, task, labels, models.predict(files[0], rows, method=method))
+
+
+def export_ensemble(
+    models: SweepModels,
+    choice: EnsembleChoice,
+    target: Path,
+    refitted: Mapping[int, Refitted] | None = None,
+) -> Exported:
+    """Export an ensemble of a sweep's models.
+
+    Args:
+        models: The models of the sweep.
+        choice: The members.
+        target: Folder in which the subfolder `bundle` is written.
+        refitted: The models of the members that were trained again on several splits, by the number
+            of the trial. The other members have the models of the search.
+
+    Returns:
+        The result of the export. If the bundle cannot be written, `error` gives the reason.
+    """
+    try:
+        with contextlib.ExitStack() as opened:
+            return _write_ensemble(models, choice, target, refitted or {}, opened)
+    except Exception as e:
+        return Exported({}, error=_export_error(e, "the ensemble"))
+
+
+def _write_ensemble(
+    models: SweepModels,
+    choice: EnsembleChoice,
+    target: Path,
+    refitted: Mapping[int, Refitted],
+    opened: contextlib.ExitStack,
+) -> Exported:
+    """Write the bundle of an ensemble; see `export_ensemble`."""
+    store = models.study_store
+    searched = []
+    members = []
+    for model, weight in choice.weights.items():
+        facts = describe_recorded(store, model.number, model.step)
+        trial = store.trial(model.number)
+        facts |= {"value": choice.values[model], "best_step": model.step, "seed": trial.seed}
+        member = TrainedMember(models.open_searched(model, opened), weight, facts)
+        searched.append(member)
+        if (new := refitted.get(model.number)) is not None:
+            own_facts = facts | {"refit": new.facts, "best_step": new.steps}
+            member = TrainedMember([_refitted_files(models, trial, new)], weight, own_facts)
+        members.append(member)
+    saw_test = any("test" in new.splits for new in refitted.values())
+    scores, test, note = score_on_test(models, searched if saw_test else members)
+    single = dict(choice.facts["single"], test=None)
+    for member, score in zip(members, scores, strict=True):
+        member.facts["test"] = score
+        if member.trial.id == single["trial"]:
+            single["test"] = score
+    about = _ensemble_facts(choice, refitted)
+    facts = {
+        **models.facts(store.data or ""),
+        "trial": None,
+        "value": choice.value,
+        "test": test,
+        "ensemble": choice.facts | about | {"single": single},
+    }
+    path = write_average(target, models, members, facts)
+    metric = models.space.objective.metric
+    notes = choice.summary(metric)
+    if test is not None:
+        notes.insert(1, f"{metrics.base_name(metric)} on test: {test:.6g} for the ensemble")
+    if note is not None:
+        notes.append(note)
+    best = {"test": test, "ensemble": about} | bundle_costs(path)
+    return Exported(best, bundle=path, notes=(*notes, *choice.notes))
+
+
+def _ensemble_facts(choice: EnsembleChoice, refitted: Mapping[int, Refitted]) -> Facts:
+    """Return the key `ensemble` of `SweepResult.best`."""
+    facts: Facts = {
+        "members": {model.trial_id: weight for model, weight in choice.weights.items()},
+        "refitted": len(refitted),
+        "value": choice.value,
+    }
+    if choice.gain is not None:
+        facts |= {"gain": choice.gain.mean, "noise": choice.gain.noise}
+    for new in refitted.values():
+        facts["rows"] = {"on": list(new.splits), "rows": new.rows}
+    return facts

@@ -6,6 +6,7 @@ It also lists the SHA-256 of all other files of the bundle.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from . import integrity
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
 MODEL_FOLDER = "model"
-MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, named by the trial
+MEMBERS_FOLDER = "members"  # has the folders of the members; see `Member.folder`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 # `Manifest.tolerance` of a model that was trained on GPUs. torch may multiply there in TF32, a
@@ -62,8 +63,9 @@ class Member(BaseModel):
     """One model of an ensemble.
 
     Attributes:
-        trial: Id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted
-            preprocessor.
+        trial: Id of the trial.
+        fold: Number of the fold, starting with 1, if the model was trained on the rows of one fold
+            of a cross-validation. Otherwise None.
         weight: Weight of the model in the average. The weights of all members are whole numbers
             without a common divisor.
         columns: Raw features that the member takes, in the order of training. None if it takes all
@@ -75,15 +77,31 @@ class Member(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     trial: str = Field(pattern=r"^[0-9]+$")
+    fold: int | None = Field(None, ge=1)
     weight: int = Field(ge=1)
     columns: list[str] | None = None
     load: str | None = None
     training: Facts
 
+    @property
+    def folder(self) -> str:
+        """Name of the folder in `data/sweep/members` with the model and its preprocessor."""
+        return self.trial if self.fold is None else f"{self.trial}-fold-{self.fold}"
+
+
+def weights_of(members: Sequence[Member]) -> dict[str, int]:
+    """Return the weight of each trial: the sum over its models, without a common divisor."""
+    totals: dict[str, int] = {}
+    for member in members:
+        totals[member.trial] = totals.get(member.trial, 0) + member.weight
+    divisor = math.gcd(*totals.values())
+    return {trial: total // divisor for trial, total in totals.items()}
+
 
 def members_text(members: Sequence[Member]) -> str:
-    """Return members in one line, such as `0007 (weight 2), 0003 (weight 1)`."""
-    return ", ".join(f"{member.trial} (weight {member.weight})" for member in members)
+    """Return the trials in one line, such as `0007 (weight 2), 0003 (weight 1)`."""
+    weights = weights_of(members)
+    return ", ".join(f"{trial} (weight {weight})" for trial, weight in weights.items())
 
 
 class Manifest(BaseModel):

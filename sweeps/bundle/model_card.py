@@ -7,26 +7,30 @@ import json
 from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
+from rich.filesize import decimal
 
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 from sweeps.core.text.markdown_text import cell, code, table
+from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import refit_rows_text
 
-from .manifest import Manifest
+from .manifest import Manifest, Member, weights_of
 
 # The largest number of columns, classes or packages that are listed by name.
 MAX_LISTED = 50
 
 
-def model_card(manifest: Manifest) -> str:
+def model_card(manifest: Manifest, size: int | None = None) -> str:
     """Return the text of `README.md`, as Markdown.
 
     Args:
         manifest: The manifest of a single model or of an ensemble.
+        size: Size of the bundle in bytes; None if it is not known.
     """
     parts = [
-        *(_ensemble(manifest) if manifest.members else _single(manifest)),
+        *(_ensemble(manifest) if "ensemble" in manifest.training else _single(manifest)),
+        *_cost(manifest, size),
         *_use(manifest),
         *_versions(manifest),
     ]
@@ -56,8 +60,10 @@ def _single(manifest: Manifest) -> Iterator[str]:
         if facts.get(key) is not None
     }
     rows += [[key, _code_cell(value)] for key, value in settings.items()]
-    if facts.get("best_step") is not None:
+    if facts.get("best_step") is not None and not manifest.members:
         rows.append(["step", str(facts["best_step"])])
+    if manifest.members:
+        rows.append(["models", f"the average of the models of {len(manifest.members)} folds"])
     if refit := facts.get("refit"):
         # A model that was trained again on test as well cannot be scored on test.
         scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
@@ -71,10 +77,10 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
     facts = manifest.training
     about = facts["ensemble"]
     metric = _code_cell(base_name(facts["metric"]))
-    count = len(manifest.members)
-    total = sum(member.weight for member in manifest.members)
+    weights = weights_of(manifest.members)
+    total = sum(weights.values())
     single = about["single"]
-    yield f"# {cell(facts['sweep'])}: ensemble of {count} model{'s' * (count != 1)}"
+    yield f"# {cell(facts['sweep'])}: ensemble of {count_noun(len(weights), 'trial')}"
     yield (
         "This folder is one model: it averages the predictions of its members. Each member has "
         "its own fitted preprocessor."
@@ -83,19 +89,31 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
     scores = [[name, _number(s["value"]), _number(s["test"])] for name, s in scored.items()]
     yield table(["", f"{metric} on valid", "on test"], scores)
     yield "## Members"
+    first_models = {member.trial: member for member in reversed(manifest.members)}
     members = [
         [
-            member.trial,
-            f"{member.weight} of {total}",
+            trial,
+            f"{weight} of {total}",
+            _trained(member, manifest),
             _number(member.training["value"]),
             _number(member.training["test"]),
             _code_cell(member.training["preprocessor"]),
             _code_cell(member.training["params"]),
         ]
-        for member in manifest.members
+        for trial, weight in weights.items()
+        for member in [first_models[trial]]
     ]
     yield table(
-        ["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members
+        [
+            "trial",
+            "weight",
+            "trained on",
+            f"{metric} on valid",
+            "on test",
+            "preprocessor",
+            "params",
+        ],
+        members,
     )
     yield (
         f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} "
@@ -103,6 +121,27 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
         "models of the sweep. Each round added the model with which the average scored best "
         "(Caruana et al., 2004). The choice looked at "
         "valid, so the scores on valid are optimistic. The scores on test are not."
+    )
+
+
+def _trained(member: Member, manifest: Manifest) -> str:
+    """Return a short text about the rows on which the models of a member were trained."""
+    if (refit := member.training.get("refit")) is not None:
+        return refit_rows_text(refit)
+    if member.fold is not None:
+        count = sum(other.trial == member.trial for other in manifest.members)
+        return f"{count} folds"
+    return "train"
+
+
+def _cost(manifest: Manifest, size: int | None) -> Iterator[str]:
+    """Yield a paragraph about the size and the speed of the bundle, as far as they are known."""
+    if manifest.rows_per_second is None or size is None:
+        return
+    rounded = float(f"{manifest.rows_per_second:.2g}")
+    yield (
+        f"The bundle has {decimal(size)}, and predicts {rounded:,.0f} rows a second on the machine "
+        "that wrote it."
     )
 
 

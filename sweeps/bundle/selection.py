@@ -6,6 +6,7 @@ Rich Caruana, Alexandru Niculescu-Mizil, Geoff Crew and Alex Ksikes: Ensemble Se
 Libraries of Models. ICML 2004. https://doi.org/10.1145/1015330.1015432
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -111,3 +112,96 @@ def _reduced(counts: Mapping[int, int], ranked: Sequence[int]) -> dict[int, int]
     divisor = math.gcd(*counts.values())
     ordered = sorted(counts, key=lambda model: (-counts[model], ranked.index(model)))
     return {model: counts[model] // divisor for model in ordered}
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The gain of an ensemble over the best single model, on rows on which neither was chosen.
+
+    Attributes:
+        mean: Mean gain in the metric. It is above 0 if the ensemble is better.
+        noise: Standard error of the mean over divisions of the rows. It is the noise of the choice
+            of the members, not that of the rows.
+    """
+
+    mean: float
+    noise: float
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the gain is larger than its noise."""
+        return self.mean > self.noise
+
+
+def measure_gain(
+    predictions: Sequence[np.ndarray],
+    score: Callable[[np.ndarray, np.ndarray], float],
+    halves: Sequence[np.ndarray],
+    *,
+    minimize: bool,
+    rounds: int,
+) -> Gain | None:
+    """Measure how much better an ensemble is than the best single model.
+
+    The ensemble and the single model are chosen on one half of the rows, and compared on the other
+    half. Then the halves change places.
+
+    Args:
+        predictions: See `select`.
+        score: Function that scores predictions for some rows. Its first argument has the indices of
+            these rows.
+        halves: Divisions of the rows: for each of them, the mask of the first half.
+        minimize: See `select`.
+        rounds: See `select`.
+
+    Returns:
+        The gain. None if a model cannot be chosen or scored on a half.
+    """
+    sign = 1 if minimize else -1
+    gains = []
+    for first in (mask for half in halves for mask in (half, ~half)):
+        rows = np.flatnonzero(first)
+        others = np.flatnonzero(~first)
+        chosen = select(
+            [prediction[rows] for prediction in predictions],
+            functools.partial(score, rows),
+            minimize,
+            rounds,
+        )
+        if chosen is None:
+            return None
+        members = [predictions[model][others] for model in chosen.weights]
+        averaged = score(others, average(members, list(chosen.weights.values())))
+        single = score(others, predictions[chosen.single][others])
+        gains.append(sign * (single - averaged))
+    if not np.isfinite(gains).all():
+        return None
+    return Gain(float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(len(gains)))
+
+
+def divide(
+    strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int = 0
+) -> list[np.ndarray]:
+    """Divide rows into two halves at random, several times.
+
+    Args:
+        strata: Number of each row's stratum, such as its fold and its class. Each half has half of
+            the rows of each stratum.
+        groups: Number of each row's group; None if there are no groups. Groups stay whole, and
+            strata are then ignored.
+        count: Number of divisions.
+        seed: Seed of the divisions.
+
+    Returns:
+        A mask of the first half for each division.
+    """
+    rng = np.random.default_rng(seed)
+    units = np.zeros(int(groups.max()) + 1) if groups is not None else strata
+    divisions = []
+    for _ in range(count):
+        order = rng.permutation(len(units))
+        order = order[np.argsort(units[order], kind="stable")]
+        mask = np.zeros(len(units), dtype=bool)
+        mask[order[::2]] = True
+        divisions.append(mask if groups is None else mask[groups])
+    return divisions

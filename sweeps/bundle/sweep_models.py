@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import numpy as np
 from sweeps.core import metrics
 from sweeps.core.errors import BundleError, Problem, UnreadableFile
 from sweeps.core.files import provenance
-from sweeps.core.files.checkpoint_files import local_checkpoint
+from sweeps.core.files.checkpoint_files import fold_folder, local_checkpoint
 from sweeps.core.files.sweep_folder import refuse_special_files
 from sweeps.core.files.trust import refuse_unsigned
 from sweeps.core.loop_context import CHECK_PREDICTIONS
@@ -28,9 +27,29 @@ from sweeps.study.study_store import StudyStore
 
 from .manifest import Facts
 from .model_code import ModelCode
+from .trial_choice import SavedModel
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A trained model of a trial.
+
+    Attributes:
+        trial: The trial.
+        folder: Local folder with the model: a checkpoint, or the part of a fold in it. Its pickles
+            are signed with this user's key, or trusted.
+        chain: The fitted preprocessor; None if the loop read its own data.
+        fold: Number of the fold, starting with 1, if the checkpoint has a model for each fold of a
+            cross-validation. Otherwise None.
+    """
+
+    trial: Trial
+    folder: Path
+    chain: FittedChain | None
+    fold: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +78,54 @@ class SweepModels:
         """The prepared data."""
         return PreparedStore(self.study_store.folder, self.trust)
 
-    def chain(self, trial: Trial) -> FittedChain:
-        """Load the preprocessor that was fitted for a trial of the search."""
-        return self.prepared.load_chain(trial.preprocessor, trial.data)
+    def open_searched(self, model: SavedModel, opened: contextlib.ExitStack) -> list[ModelFiles]:
+        """Return the model that a trial of the search has saved.
+
+        After a cross-validation, these are the models of all folds.
+
+        Args:
+            model: The model.
+            opened: The files of the model exist until this stack is closed.
+
+        Raises:
+            InputError: A folder has links, or a pickle that is not signed with this user's key.
+            BundleError: The checkpoint has no model of a fold.
+        """
+        trial = self.study_store.trial(model.number)
+        checkpoint = opened.enter_context(local_checkpoint(model.source))
+        if not self.space.data.folds:
+            self.check_files(trial, checkpoint)
+            chain = self.chain(trial) if self.space.data.is_named else None
+            return [ModelFiles(trial, checkpoint, chain)]
+        models = []
+        for fold in range(1, self.space.data.folds + 1):
+            folder = fold_folder(checkpoint, fold)
+            if not folder.is_dir():
+                raise BundleError(
+                    f"trial {trial.id} cannot be exported, because its loop reported no "
+                    f"checkpoint in fold {fold}"
+                )
+            self.check_files(trial, folder)
+            models.append(ModelFiles(trial, folder, self.chain(trial, fold), fold))
+        return models
+
+    def check_files(self, trial: Trial, folder: Path) -> None:
+        """Check that a folder has only regular files, and pickles that may be read.
+
+        Raises:
+            InputError: The folder has links, or a pickle that is not signed with this user's key.
+        """
+        refuse_special_files(folder)
+        pickles = [name for each in self._definitions(trial) for name in each.pickles]
+        refuse_unsigned(folder, pickles, self.trust)
+
+    def chain(self, trial: Trial, fold: int | None = None) -> FittedChain:
+        """Load the preprocessor that was fitted for a trial of the search, or for one fold of it.
+
+        Raises:
+            UnreadableFile: See `PreparedStore.load_chain`.
+        """
+        return self.prepared.load_chain(trial.preprocessor, trial.data, fold)
 
     def _definitions(self, trial: Trial) -> list[TrainerDefinition]:
         """Return the definitions in the modules of the loop of a trial and of its `load`."""
@@ -102,32 +166,14 @@ class SweepModels:
             "versions": provenance.versions(),
         }
 
-    @contextlib.contextmanager
-    def local_folder(self, trial: Trial, checkpoint: str | Path) -> Iterator[Path]:
-        """Yield the local folder of a checkpoint, which exists until the `with` block ends.
-
-        Args:
-            trial: The trial that reported the checkpoint.
-            checkpoint: Path or address of the checkpoint.
-
-        Raises:
-            InputError: The folder has links, or a pickle that is not signed with this user's key.
-        """
-        with local_checkpoint(checkpoint) as files:
-            refuse_special_files(files)
-            pickles = [name for each in self._definitions(trial) for name in each.pickles]
-            refuse_unsigned(files, pickles, self.trust)
-            yield files
-
     def predict(
-        self, trial: Trial, checkpoint: str | Path, rows: pd.DataFrame, *, method: str = "predict"
+        self, model: ModelFiles, raw: pd.DataFrame, *, method: str = "predict"
     ) -> np.ndarray:
-        """Predict rows with the model of a checkpoint.
+        """Predict rows with a model.
 
         Args:
-            trial: The trial.
-            checkpoint: Path or address of the checkpoint.
-            rows: The prepared rows.
+            model: The model.
+            raw: The raw rows.
             method: The model's method to call. `predict` is called instead if the model has no such
                 method.
 
@@ -135,17 +181,17 @@ class SweepModels:
             BundleError: The user's `load` raised an error, or the method of the loaded model raised
                 an error.
         """
-        load = self.space.trainer_of(trial.labels).load
+        load = self.space.trainer_of(model.trial.labels).load
         assert load is not None
-        with self.local_folder(trial, checkpoint) as files:
-            try:
-                model = references.resolve(load)(str(files))
-                return np.asarray(getattr(model, method, model.predict)(rows))
-            except Exception as e:
-                raise BundleError(
-                    f"trial {trial.id} cannot be exported: `{load}`, or the model that it "
-                    f"returned, raised {type(e).__name__}: {e}"
-                ) from e
+        rows = raw if model.chain is None else model.chain.transform(raw)
+        try:
+            loaded = references.resolve(load)(str(model.folder))
+            return np.asarray(getattr(loaded, method, loaded.predict)(rows))
+        except Exception as e:
+            raise BundleError(
+                f"trial {model.trial.id} cannot be exported: `{load}`, or the model that it "
+                f"returned, raised {type(e).__name__}: {e}"
+            ) from e
 
 
 def recorded_predictions(checkpoint: Path) -> np.ndarray | None:

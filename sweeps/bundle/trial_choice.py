@@ -1,18 +1,12 @@
 """Choose the trials to export, and find the models that they have saved."""
 
-import itertools
 from dataclasses import dataclass
 
 from sweeps.core.errors import InputError, join_first, unknown_trial
 from sweeps.core.files.checkpoint_files import checkpoint_exists, checkpoint_place
 from sweeps.core.trial import complete_trial_id, format_trial_id
 from sweeps.space.python.saved_space import how_to_get_a_bundle
-from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
-
-# An ensemble has at most this many candidates, because the predictions of all candidates are held
-# in memory. If there are more models, only the best are candidates.
-MOST_CANDIDATES = 200
 
 
 @dataclass(frozen=True)
@@ -152,28 +146,3 @@ def front_numbers(study_store: StudyStore, latest: bool) -> list[int]:
     else:
         return front
     raise InputError("--pareto", problem)
-
-
-def ensemble_candidates(study_store: StudyStore) -> list[SavedModel]:
-    """Return the models that an ensemble may contain, the best trial first.
-
-    These are the checkpoints of completed and of pruned trials that still exist. Trials that
-    violate a constraint are left out, and so are trials whose trainer has no `load`.
-
-    Raises:
-        InputError: No such trial has a checkpoint.
-    """
-    results = study_store.results()
-    ranked = ranking.ranked(results.items(), study_store.objectives.minimize)
-    trainers = study_store.space.trainers
-    usable = (
-        saved_model(study_store, n)
-        for n in ranked
-        if results[n].feasible and trainers[study_store.states[n].trial.trainer].load is not None
-    )
-    candidates = list(itertools.islice(filter(None, usable), MOST_CANDIDATES))
-    if not candidates:
-        rule = " and satisfies the constraints" if study_store.space.constraints else ""
-        text = f"no trial of this sweep has a value and a checkpoint{rule}"
-        raise InputError("--ensemble", text)
-    return candidates

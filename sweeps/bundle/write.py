@@ -146,8 +146,16 @@ def write_bundle(
         draft = draft.model_copy(update={"files": manifest.hash_files(bundle)})
         draft.write(bundle)
         speed = _check_in_fresh_process(bundle, target)
-        draft.model_copy(update={"rows_per_second": speed}).write(bundle)
+        _add_costs(bundle, draft.model_copy(update={"rows_per_second": speed}))
     return target
+
+
+def _add_costs(bundle: Path, draft: Manifest) -> None:
+    """Write the size of a bundle and the speed of its predictions into its README."""
+    size = sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file())
+    (bundle / README).write_text(model_card(draft, size), encoding="utf-8")
+    changed = {README: integrity.sha256(bundle / README)}
+    draft.model_copy(update={"files": draft.files | changed}).write(bundle)
 
 
 def _draft_manifest(

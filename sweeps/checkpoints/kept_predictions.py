@@ -32,7 +32,7 @@ class PredictionKeeper:
         self._minimize = study_store.objectives.minimize
         self._thread = ThreadPoolExecutor(1, "predictions")
         ended = [(n, state.result) for n, state in study_store.states.items() if state.has_ended]
-        complete = [self._entry(n, result) for n, result in ended if is_complete(result)]
+        complete = [self._entry(n, result) for n, result in ended if may_have_predictions(result)]
         # The trials that keep their predictions, as a heap with the worst one on top
         self._best = heapq.nlargest(count, complete)
         heapq.heapify(self._best)
@@ -47,7 +47,7 @@ class PredictionKeeper:
 
         If a worse trial had kept its predictions, they are deleted.
         """
-        if not is_complete(result):
+        if not may_have_predictions(result):
             return
         heapq.heappush(self._best, self._entry(number, result))
         if len(self._best) > self._count:
@@ -65,6 +65,6 @@ class PredictionKeeper:
         self._thread.shutdown()
 
 
-def is_complete(result: Result) -> bool:
-    """Return True if a trial has run to its end. Only such a trial keeps predictions."""
-    return result.state is State.COMPLETE and not result.given
+def may_have_predictions(result: Result) -> bool:
+    """Return True if a trial has run to its end, or was only stopped by the end of the sweep."""
+    return (result.state is State.COMPLETE or result.ended_by_time) and not result.given

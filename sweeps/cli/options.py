@@ -153,7 +153,11 @@ def table(command: F) -> F:
             str,
             "How a text file is read: keys of `data.read`, such as '{separator: \";\"}'.",
         ),
-        ("trainer", str, "Trainer for a table: xgboost, lightgbm or catboost.  [default: xgboost]"),
+        (
+            "trainer",
+            str,
+            "Trainer for a table: xgboost, lightgbm or catboost.  [default: all installed ones]",
+        ),
         ("metric", str, "Metric to optimize for a table, such as auc.  [default: logloss or rmse]"),
         (
             "task",

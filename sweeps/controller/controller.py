@@ -127,7 +127,7 @@ class SweepController:
         self._elastic = any(shape.most is not None for shape in self.space.shapes)
         self._monitor = monitor or PoolMonitor(pool, self.folder)
         self._slots_of = slots_of
-        self._deadline = deadline
+        self.deadline = deadline
         self._time_limits = TimeLimits(self.progress, self.policy, began, deadline)
         self.commands = CommandHandler(
             search, self.driver, self.stop, self.stop_trial, self.may_start_trials
@@ -236,7 +236,7 @@ class SweepController:
         limits = self.space.limits
         if self._interrupted():
             self.stop("interrupted", State.RUNNING)
-        elif limits.timeout is not None or limits.max_gpu_hours is not None or self._deadline:
+        elif limits.timeout is not None or limits.max_gpu_hours is not None or self.deadline:
             self._check_limits()
         self._check_prefit()
         if clock.monotonic() - self._status_time > STATUS_INTERVAL:
@@ -283,10 +283,7 @@ class SweepController:
         """Return why the winner must not be trained on all rows now; None if it may be."""
         if self.reason == "interrupted" or self._interrupted():
             return "the sweep was interrupted"
-        if self.space.data.folds:
-            # A cross-validation leaves no model to export, and a late model is better than none.
-            return None
-        deadline = self._deadline
+        deadline = self.deadline
         if deadline is not None and clock.monotonic() > deadline.training_ends:
             return "--minutes leaves too little time"
         return None

@@ -21,6 +21,10 @@ EXIT_SECONDS = 0.5
 # From the end of the search until the final training begins: a trial that has to end makes its last
 # report, and its worker becomes ready.
 READY_SECONDS = 0.5
+# An average has this many models in most sweeps. To train them again may take this share of the
+# command's time; the other models stay those of the search.
+TYPICAL_MEMBERS = 5
+MOST_TRAINING = 0.25
 # The final training may end this much later than planned. Otherwise it would have been in vain.
 LATE_SECONDS = 1.0
 
@@ -32,13 +36,22 @@ class Deadline:
     Attributes:
         end: When the command must end, by the monotonic clock.
         start: Seconds that the start of Ray took in this command.
-        growth: Time of the final training, divided by that of a trial. None without a final
+        growth: Rows of the final training, divided by those of a trial. None without a final
             training.
+        speedup: Factor by which the training of a single model is faster than that of a trial,
+            because it has more threads.
+        slots: Number of models that train side by side, each as slowly as a trial.
+        members: Largest number of models in the bundle.
+        seconds: Seconds of the whole command.
     """
 
     end: float
     start: float
     growth: float | None = None
+    speedup: float = 1.0
+    slots: int = 1
+    members: int = 1
+    seconds: float = math.inf
 
     @property
     def slowness(self) -> float:
@@ -58,11 +71,32 @@ class Deadline:
         """When the final training must have ended, by the monotonic clock."""
         return self.end - self.closing + LATE_SECONDS
 
-    def training_seconds(self, seconds: float) -> float:
-        """Return the predicted seconds of the final training of a trial that ran for `seconds`."""
+    def training_seconds(self, *seconds: float) -> float:
+        """Return the predicted seconds of the final training of models.
+
+        Args:
+            seconds: Seconds for which the trial of each model ran on its workers.
+        """
         if self.growth is None:
             return 0.0
-        return seconds * self.growth + READY_SECONDS * self.slowness
+        longest = max(seconds) / self.speedup
+        if len(seconds) > 1:
+            longest = max(max(seconds), sum(seconds) / self.slots)
+        return longest * self.growth + READY_SECONDS * self.slowness
+
+    def members_in_time(self, seconds: Sequence[float], now: float) -> int:
+        """Return how many of the first models can be trained in time, at least one.
+
+        Args:
+            seconds: Seconds for which the trial of each model ran on its workers.
+            now: The current time by the monotonic clock.
+        """
+        count = 1
+        while count < len(seconds):
+            if now + self.training_seconds(*seconds[: count + 1]) > self.training_ends:
+                break
+            count += 1
+        return count
 
     def fits(self, seconds: float, now: float) -> bool:
         """Return whether the final training could end in time if the search ended now.
@@ -85,7 +119,14 @@ class Deadline:
         """
         if seconds is None:
             return CLOSING_SECONDS
-        return self.closing + (self.training_seconds(seconds) if trains else 0.0)
+        if not trains:
+            return self.closing
+        training = self.training_seconds(seconds)
+        for count in range(2, min(self.members, TYPICAL_MEMBERS) + 1):
+            longer = self.training_seconds(*[seconds] * count)
+            if longer <= MOST_TRAINING * self.seconds:
+                training = max(training, longer)
+        return self.closing + training
 
 
 def speedup(threads: float, before: float) -> float:
@@ -111,8 +152,7 @@ def row_growth(rows: Mapping[str, int], splits: Sequence[str], folds: int) -> fl
     if not folds:
         return sum(rows[name] for name in splits) / rows["train"]
     final = rows["train"]
-    if "test" in splits and rows["test"]:
-        # The winner is first trained on train, to score it on test, and then on train and test.
-        final += rows["train"] + rows["test"]
+    if "test" in splits:
+        final += rows["test"]
     # Each of the trial's trainings left out one fold, so it had (folds - 1) / folds of the rows.
     return final / (rows["train"] * (folds - 1))

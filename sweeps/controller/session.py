@@ -335,6 +335,12 @@ class SweepSession:
         alone = self.cluster.ours and shape.workers == 1
         return int(self.cluster.total.get("CPU", 1)) if alone else 1
 
+    def await_stopped(self) -> None:
+        """Wait until the loops of all trials have ended. A trial that stops may write files."""
+        import ray
+
+        ray.get(self.pool.await_stopped.remote())
+
     def close_workers(self) -> None:
         """Wait until the loops of all trials have ended. Then close all workers.
 
@@ -348,7 +354,7 @@ class SweepSession:
         if self._workers_closed:
             return
         self._workers_closed = True
-        ray.get(self.pool.await_stopped.remote())
+        self.await_stopped()
         closed = self.pool.shutdown.remote()
         if not self.cluster.ours:
             ray.get(closed)

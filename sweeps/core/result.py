@@ -56,6 +56,20 @@ class _Scaling(TypedDict):
     resources_per_worker: dict[str, FiniteNumber]
 
 
+class _Rows(TypedDict):
+    on: Annotated[list[PrintableText], Field(min_length=2)]
+    rows: Count
+
+
+class _Ensemble(TypedDict):
+    members: Annotated[dict[PrintableText, Count], Field(min_length=1)]
+    refitted: Count
+    value: FiniteNumber
+    gain: NotRequired[FiniteNumber]
+    noise: NotRequired[FiniteNumber]
+    rows: NotRequired[_Rows]
+
+
 @with_config(extra="allow")
 class _Best(TypedDict):
     trial: Annotated[str, Field(pattern="^[0-9]{4,9}$")]
@@ -70,6 +84,7 @@ class _Best(TypedDict):
     repeats: NotRequired[_Repeats | None]
     feasible: NotRequired[bool]
     refit: NotRequired[_Refit]
+    ensemble: NotRequired[_Ensemble]
     bytes: NotRequired[Count]
     rows_per_second: NotRequired[FiniteNumber | None]
 
@@ -143,7 +158,11 @@ class SweepResult:
             on the test split), `params`, `preprocessor`, `scaling`, and `data` if the space samples
             it. If the trial was trained again at the end of the sweep, `refit` has the splits
             (`on`), the number of `rows` and the number of `steps` of this training. `value` and
-            `test` are the scores from before. `bytes` is the size of the bundle, and
+            `test` are the scores from before. If the bundle averages models of several trials,
+            `ensemble` has the weight of each trial (`members`), the average's `value` on valid, its
+            `gain` over the best trial on rows on which it was not chosen, the `noise` of this gain,
+            and the number of members that were trained again (`refitted`), on which `rows`. `test`
+            is then the score of the average. `bytes` is the size of the bundle, and
             `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a
             value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object

@@ -56,7 +56,7 @@ class PreparedRows:
         key: Name of the prepared data.
         train: Rows of train, with the label, and with the column of weights if there is one.
         valid: Rows of valid, with the label.
-        check: The first rows of valid, without the label.
+        check: The first rows of valid, without the label; in a fold, those of the first fold.
         weight: Name of the column of weights; None if there is none.
         copied: True if the columns of a shard may be copied into one array.
         unread: See `PreparedData`.
@@ -114,6 +114,9 @@ class ChainFitter:
         unread = unread_by(valid, label, self.trainers)
         # The check has arrays instead of Ray Data's tensors, as a bundle passes rows to the model.
         check = valid.head(CHECK_ROWS).drop(columns=[*label_columns(label)], errors="ignore")
+        if splits.check is not None:
+            first = splits.check.slice(0, CHECK_ROWS).select(list(splits.features))
+            check = fitted.transform(first.to_pandas(), copied)
         extension_columns = {
             f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)
         }

@@ -36,7 +36,7 @@ from .checks.preflight import locate_problems
 from .freed_memory import return_freed_memory
 from .load_request import LoadRequest, ReloadError
 from .prepared_data import PreparedData
-from .prepared_store import DatasetInfo, PreparedStore
+from .prepared_store import DatasetInfo, PreparedStore, fold_key
 from .preprocessing.fit import data_key
 from .splits.row_parts import check_parts
 from .splits.split_tables import Splits
@@ -215,8 +215,7 @@ class _DataActor:
             missing=splits.missing,
         )
         self.fitter.store.save_info(info, check, data)
-        if isinstance(splits, Splits):
-            self.fitter.store.save_valid(valid_rows(splits), data)
+        self.fitter.store.save_valid(valid_rows(splits), data)
         return info
 
     def runs_tasks(self) -> bool:
@@ -314,7 +313,7 @@ class _DataActor:
         seed = self.variants.seed
         if self.variants.spec.folds and not added:
             folds = tuple(
-                fitter.put(fitter.fit_rows(f"{key}-fold-{number}", steps, fold, seed))
+                fitter.put(fitter.fit_rows(fold_key(key, number), steps, fold, seed))
                 for number, fold in enumerate(self.variants.folds(data), 1)
             )
             size = sum(fold.size for fold in folds)

@@ -120,12 +120,9 @@ def _groups_and_times(
 
     rule = split_rules(spec).get("valid")
     by_time = rule is not None and rule.kind in ("time", "rolling")
-    group = spec.group
-    if group is None and rule is not None and rule.kind in ("group", "folds"):
-        group = rule.column
     groups = times = None
-    if group is not None:
-        groups = split.group_codes(split_values(spec, rows, str(group)))
+    if spec.group is not None:
+        groups = split.group_codes(split_values(spec, rows, spec.group))
     if rule is not None and by_time:
         values = split_values(spec, rows, str(rule.column))
         times = split.sortable_times("valid", str(rule.column), values)

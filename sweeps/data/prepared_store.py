@@ -191,13 +191,23 @@ class PreparedStore:
         except DAMAGE as e:
             raise unreadable(file, e) from None
 
-    def load_chain(self, steps: Sequence[Step], data: TunedData | None = None) -> FittedChain:
+    def load_chain(
+        self, steps: Sequence[Step], data: TunedData | None = None, fold: int | None = None
+    ) -> FittedChain:
         """Load the chain that was fitted for the trials with these steps and this data variant.
+
+        Args:
+            steps: The steps.
+            data: See `load_info`.
+            fold: Number of the fold on whose train rows the chain was fitted, starting with 1.
+                None without a cross-validation.
 
         Raises:
             UnreadableFile: The chain is damaged or missing, or has a pickle that is not trusted.
         """
         key = data_key(self.load_info(data).fingerprint, steps)
+        if fold is not None:
+            key = fold_key(key, fold)
         chain = self.find_chain(key)
         if chain is None:
             raise UnreadableFile(
@@ -300,6 +310,11 @@ class PreparedStore:
             elif kind:
                 raise ValueError(f"column `{field.name}` is of type {kind}")
         return pq.read_table(file)
+
+
+def fold_key(key: str, fold: int) -> str:
+    """Return the name of the data of a fold, given that of the whole data; see `data_key`."""
+    return f"{key}-fold-{fold}"
 
 
 def load_summary(folder: Path) -> DataSummary | None:

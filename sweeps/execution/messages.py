@@ -34,6 +34,8 @@ class Job:
         asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs
             are left out, because sweeps measures them itself.
         max_t: Step at which every trial ends; None for no limit.
+        refit_steps: If trials are trained again, the step at which each of them ends, by the
+            trial's id, in place of `max_t`.
         sweep_max_t: Step at which the scheduler of the sweep ends every trial. It differs from
             `max_t` when a trial is trained again. None for no limit, for a cross-validation, whose
             steps are folds, and for a scheduler that counts rows.
@@ -85,6 +87,7 @@ class Job:
     milestones: range | frozenset[int] = range(0)
     takes_turns: bool = False
     keep_last: bool = False
+    refit_steps: Mapping[str, int] = field(default_factory=dict)
     sweep_max_t: int | None = None
     retry_on: tuple[str, ...] = (LOST,)
     tracking: str | None = field(default=None, repr=False)  # The URI may contain a password.
@@ -105,6 +108,10 @@ class Job:
     def order(self) -> StepOrder:
         """Order that decides which step of a trial is the best."""
         return StepOrder(self.metric, self.goal == "minimize", self.constraints)
+
+    def max_t_of(self, trial: Trial) -> int | None:
+        """Return the step at which a trial ends; None for no limit."""
+        return self.refit_steps.get(trial.id, self.max_t)
 
     def trainer_of(self, trial: Trial) -> LoopSpec:
         """Return the trainer of a trial."""

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from sweeps.controller.reservation import reserve
 from sweeps.controller.session import SweepSession
 from sweeps.core import clock
-from sweeps.core.errors import InputError, SweepFailed
+from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import write_text
 from sweeps.core.files.folder_lock import FolderLock
 from sweeps.core.files.origin import read_origin
@@ -26,26 +26,20 @@ from sweeps.core.host import logging_setup
 from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import State, Trial
-from sweeps.data.checks.preflight import locate_problems
 from sweeps.search.schedulers.scheduler import row_steps
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space
 from sweeps.stored import stored_sweeps, sweep_lookup
 from sweeps.study import record_reader
 from sweeps.study.ending import ending
-from sweeps.study.events import TrialStarted
-from sweeps.study.objectives import Objectives
 from sweeps.study.states import TrialState, lineage_text
-from sweeps.study.transitions import apply_all, initial_state
 from sweeps.study.trial_building import recorded_trial
 
+from .train_trials import train_trials
+
 if TYPE_CHECKING:
-    from ray import ObjectRef
+    pass
 
-    from sweeps.execution.messages import Ended, TrialUpdate
-
-# Seconds between two looks at whether the training of a single trial must stop.
-LOOK_EVERY = 0.2
 # (step, metrics) of each report of a trial.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
 
@@ -283,7 +277,8 @@ def _compare(session: SweepSession, trial: Trial, original: TrialState) -> Rerun
     """
     steps = row_steps(session.scheduler, session.space.search.seed, trial)
     session.load_data()
-    state, end = train_once(session, trial, session.folder, trains_at=steps)
+    results, _ = train_trials(session, [trial], session.folder, trains_at=steps)
+    state, end = results[trial.number]
     ended = ending(state, clock.time(), end.state, end.error, final=end.final)
     return RerunComparison(
         trial.id,
@@ -303,77 +298,3 @@ def _reports_to_compare(state: TrialState) -> Reports:
         metrics = {name: report.metrics[name] for name in names if name in report.metrics}
         reports.append((report.step, metrics))
     return tuple(reports)
-
-
-def train_once(
-    session: SweepSession,
-    trial: Trial,
-    scratch: Path,
-    trains_at: tuple[int, ...] = (),
-    why_stop: Callable[[], str | None] = lambda: None,
-) -> tuple[TrialState, Ended]:
-    """Train one trial outside of any sweep. The trial stops at its first rung.
-
-    The rungs are in the session's `job`.
-
-    Args:
-        session: The session (Ray, worker pool and data actor) in which the trial runs. It has
-            loaded the data.
-        trial: The trial.
-        scratch: Folder for the trial's files; see `scratch_folder`.
-        trains_at: The steps at which the trial trains, each time on more rows; see
-            `search.schedulers.scheduler.row_steps`. () to train once on all rows.
-        why_stop: Function that is called again and again. It returns a text if the training must
-            stop before its end, and says why.
-
-    Returns:
-        The state of the trial, and how it ended.
-
-    Raises:
-        InputError: The data has changed.
-        SweepFailed: `why_stop` returned a text.
-    """
-    pool = session.pool
-    folder = SweepFolder(scratch).trial(trial.id)
-    folder.mkdir(parents=True)
-    if trial.shape.most is not None:
-        pool.set_all_started.remote(True)
-    objectives = Objectives.from_space(session.space)
-    state = initial_state(TrialStarted(clock.time(), trial.number, trial), objectives)
-    pool.start.remote(state, str(folder), trains_at)
-    life = pool.life.remote()
-    while True:
-        update = _await_update(session, trial.id, life, why_stop)
-        state = apply_all(state, update.events)
-        if update.end is not None:
-            return state, update.end
-        if update.rung is not None:
-            pool.answer.remote(trial.id, update.rung, False)  # the trial does not continue
-
-
-def _await_update(
-    session: SweepSession, trial: str, life: ObjectRef[None], why_stop: Callable[[], str | None]
-) -> TrialUpdate:
-    """Wait until something happens to a trial that trains outside of any sweep.
-
-    Args:
-        session: The session in which the trial runs.
-        trial: The trial's id.
-        life: Ray reference that resolves only when the pool dies.
-        why_stop: See `train_once`, which also lists the errors.
-    """
-    import ray
-
-    pool = session.pool
-    pending = pool.step.remote(trial)
-    while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
-        if (reason := why_stop()) is not None:
-            pool.stop.remote(trial)
-            raise SweepFailed(reason)
-    try:
-        update: TrialUpdate = ray.get(ready[0])["update"]
-    except ray.exceptions.RayTaskError as e:
-        if isinstance(e.cause, InputError):
-            raise locate_problems(session.space, e.cause.problems) from None
-        raise
-    return update

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from sweeps.bundle import ensemble as ensemble_export
 from sweeps.bundle import export as trial_export
 from sweeps.bundle import integrity, trial_choice
+from sweeps.bundle.export import Refitted
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.bundle.trial_facts import describe_recorded
@@ -35,7 +36,6 @@ from sweeps.study.study_store import StudyStore
 from sweeps.sweep_report import content
 
 from . import trial_refit
-from .split_rows import read_splits
 
 # Pairs of options that cannot be combined.
 EXCLUSIVE = (
@@ -46,11 +46,6 @@ EXCLUSIVE = (
     ("--refit", "--pareto"),
     ("--refit", "--latest"),
     *(("--ensemble", other) for other in ("--trial", "--top", "--pareto", "--latest")),
-)
-# Reason why an ensemble cannot be refitted
-NO_REFIT = (
-    "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would "
-    "train on these rows"
 )
 
 
@@ -91,9 +86,10 @@ def export(
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
         refit: True to train the trial again on the train and valid rows together. The training ends
-            at the step of the model that an export without `refit` would contain. After a
-            cross-validation, every export is a refit. With `bundle: {train_on: all}`, every export
-            without `latest` is one, and test may be one of the splits. The training runs on the Ray
+            at the step of the model that an export without `refit` would contain. With
+            `bundle: {train_on: all}`, every export without `latest` is a refit, and test may be one
+            of the splits. Without a refit, the export after a cross-validation averages the models
+            of the folds. The training runs on the Ray
             cluster with which the sweep started, or on this machine if the sweep started without
             one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
@@ -130,8 +126,6 @@ def export(
         "--latest": latest,
         "--ensemble": ensemble is not None,
     }
-    if ensemble is not None and refit:
-        raise InputError("--refit", NO_REFIT)
     if ensemble is not None and ensemble < 1:
         raise InputError("--ensemble", f"is {ensemble}, but must be at least 1")
     for first, second in EXCLUSIVE:
@@ -195,9 +189,8 @@ class _Export:
             )
         if space.data.folds and latest:
             raise InputError(
-                "--latest", "does not work with a cross-validation, whose checkpoints hold no model"
+                "--latest", "does not work with a cross-validation, whose models are those of folds"
             )
-        # The winner is trained again after a cross-validation, and with `bundle.train_on: all`.
         refit = refit or (space.trains_winner and not latest)
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_other_entries(folder)
@@ -280,20 +273,32 @@ class _Export:
         data_fingerprint = self.models.study_store.data
         space = ingest.resolve(self.space, data_fingerprint)
         ensemble_export.require_supported(space)
-        target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}"
+        suffix = "-refit" if self.refit else ""
+        target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}{suffix}"
         models = replace(self.models, space=space)
-        candidates = trial_choice.ensemble_candidates(models.study_store)
+        choice = ensemble_export.choose(models.study_store, rounds)
         if os.path.lexists(target):
-            steps = {model.trial_id: model.step for model in candidates}
-            if reuse and holds_export(target, {"rounds": rounds, "candidates": steps}):
+            facts = {"rounds": rounds, "candidates": choice.facts["candidates"]}
+            if reuse and holds_export(target, facts):
                 return ExportResult(target)
             raise _exists_error(target)
+        numbers = [model.number for model in choice.weights]
         with self._work_folder(target) as work:
-            variants = read_splits(self.folder, space, self.roots, data_fingerprint)
-            ensemble = ensemble_export.EnsembleExport(models, variants)
-            notes = ensemble.export(candidates, rounds, work)
+            with self._trained_again(numbers) as refitted:
+                exported = trial_export.export_ensemble(models, choice, work, refitted)
+            if exported.error is not None:
+                raise exported.error
             (work / "bundle").rename(target)
-        return ExportResult(target, notes)
+        return ExportResult(target, exported.notes)
+
+    @contextlib.contextmanager
+    def _trained_again(self, numbers: Sequence[int]) -> Iterator[dict[int, Refitted]]:
+        """Yield the models of trials that are trained again; {} without a refit."""
+        if not self.refit:
+            yield {}
+            return
+        with trial_refit.refit(self.models, numbers, self.wanted) as refitted:
+            yield refitted
 
     def _write_bundle(self, number: int, target: Path, place: str) -> ExportResult:
         """Write the bundle of a trial.
@@ -303,15 +308,10 @@ class _Export:
             target: Folder of the bundle.
             place: Name of the argument for the message if there is no model.
         """
-        training = (
-            trial_refit.refit(self.models, number, self.wanted)
-            if self.refit
-            else contextlib.nullcontext()
-        )
         with self._work_folder(target) as work:
-            with training as new_model:
+            with self._trained_again([number]) as refitted:
                 exported = trial_export.export_trial(
-                    self.models, number, work, new_model, self.latest
+                    self.models, number, work, refitted.get(number), self.latest
                 )
             if exported.error is not None:
                 raise exported.error

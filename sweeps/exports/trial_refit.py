@@ -1,17 +1,18 @@
-"""Train a trial again on the rows of several splits.
+"""Train trials again on the rows of several splits.
 
-This serves `bundle.train_on: all`, cross-validations and `export --refit`.
+This serves `bundle.train_on: all` and `export --refit`.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sweeps.bundle.export import Refitted
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.controller.session import SweepSession
-from sweeps.core.errors import BundleError, InputError, SweepFailed
+from sweeps.core.errors import BundleError, InputError, SweepFailed, SweepsError
 from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
 from sweeps.core.files.stores import store_of
 from sweeps.core.host.machine_share import Share
@@ -19,36 +20,44 @@ from sweeps.core.loop_context import BEST_FOLD_STEP, BEST_LOOP_STEP
 from sweeps.core.trial import Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.data.splits.refit_rows import RefitRows
+from sweeps.execution.messages import Ended
 from sweeps.search.plugins import scheduler_of
 from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
-from .rerun import reopen, scratch_folder, train_once
+from .rerun import reopen, scratch_folder
+from .train_trials import train_trials
+
+log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def refit(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]:
-    """Open a sweep that has ended, and train one of its trials again; see `train_again`.
+def refit(
+    models: SweepModels, numbers: Sequence[int], wanted: Share
+) -> Iterator[dict[int, Refitted]]:
+    """Open a sweep that has ended, and train some of its trials again; see `train_again`.
 
     Args:
         models: The models of the sweep.
-        number: Number of the trial.
+        numbers: Numbers of the trials.
         wanted: The CPUs and GPUs that the training may use. None means those of the sweep.
 
     Yields:
-        The new model. Its files exist until the `with` block ends.
+        The new models by the number of the trial. Their files exist until the `with` block ends.
 
     Raises:
-        InputError: The data has changed, or the trial needs more resources than there are. See also
+        InputError: The data has changed, or a trial needs more resources than there are. See also
             `train_again`.
         SweepFailed, BundleError: See `train_again`.
     """
     store = models.study_store
-    steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
+    for number in numbers:
+        steps_to_train(store, number)  # Refuse a trial that cannot be trained again.
+    shapes = tuple(dict.fromkeys(store.trial(number).shape for number in numbers))
     with (
         reopen(store.folder, "sweeps export --refit", wanted) as (scratch, address, share),
         SweepSession(
-            dataclasses.replace(models.space, shapes=(store.trial(number).shape,)),
+            dataclasses.replace(models.space, shapes=shapes),
             scratch,
             models.roots,
             address,
@@ -57,18 +66,18 @@ def refit(models: SweepModels, number: int, wanted: Share) -> Iterator[Refitted]
         ) as session,
     ):
         session.load_data()
-        with train_again(session, store, number) as model:
-            yield model
+        with train_again(session, store, numbers) as refitted:
+            yield refitted
 
 
 @contextlib.contextmanager
 def train_again(
     session: SweepSession,
     study_store: StudyStore,
-    number: int,
+    numbers: Sequence[int],
     why_stop: Callable[[], str | None] = lambda: None,
-) -> Iterator[Refitted]:
-    """Train a trial again on the rows of several splits.
+) -> Iterator[dict[int, Refitted]]:
+    """Train trials again, side by side, on the rows of several splits.
 
     The parameters, the seed, the workers and the fraction of the rows stay the same. The splits are
     `Space.refit_splits`. The preprocessing chain is fitted again, on the same rows. The sweep
@@ -83,82 +92,96 @@ def train_again(
         session: A session that has loaded the data and runs no trial. It cannot run trials of the
             search afterwards.
         study_store: The sweep's study.
-        number: Number of the trial.
-        why_stop: See `train_once`.
+        numbers: Numbers of the trials, at least one.
+        why_stop: See `train_trials`. Trials that have ended before are in the result.
 
     Yields:
-        The new model. Its files exist until the `with` block ends.
+        The new models by the number of the trial, at least one. Their files exist until the `with`
+        block ends.
 
     Raises:
         InputError: The data has changed. See also `steps_to_train`.
-        SweepFailed: The loop failed, or `why_stop` returned a text.
-        BundleError: The loop saved no checkpoint with the model of the last step.
+        SweepFailed: No loop has ended without an error, or none before `why_stop` returned a text.
+        BundleError: No loop saved a checkpoint with the model of the last step.
     """
     folder = study_store.folder
     space = study_store.space
-    trial = study_store.trial(number)
-    steps = steps_to_train(study_store, number)
-    rows = PreparedStore(folder).load_info(trial.data).rows
-    model: Refitted | None = None
+    splits = space.refit_splits
+    trials = [study_store.trial(number) for number in numbers]
+    steps = {trial.id: steps_to_train(study_store, trial.number) for trial in trials}
+    refitted = {}
+    errors: list[SweepsError] = []
     with contextlib.ExitStack() as files:
-        training = [space.refit_splits]
-        if space.data.folds and "test" in space.refit_splits:
-            # The search has no model to score on test, so one is trained without test first.
-            training.insert(0, space.refit_splits[:2])
-        for splits in training:
-            scratch = files.enter_context(scratch_folder(folder))
-            place = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
+        scratch = files.enter_context(scratch_folder(folder))
+        ended = _train(session, trials, steps, RefitRows(splits, str(scratch)), why_stop)
+        for trial in trials:
+            if trial.number not in ended:
+                continue
+            state, end = ended[trial.number]
+            try:
+                saved = last_checkpoint(state, end, steps[trial.id])
+            except SweepsError as e:
+                log.warning("%s", e)
+                errors.append(e)
+                continue
+            place = checkpoint_place(scratch, trial.id, saved.name)
+            rows = PreparedStore(folder).load_info(trial.data).rows
             # The train rows of a cross-validation include the rows of valid.
             counted = set(splits) - {"valid"} if space.data.folds else splits
-            model = Refitted(
+            refitted[trial.number] = Refitted(
                 scratch,
                 files.enter_context(local_checkpoint(place)),
-                steps,
+                steps[trial.id],
                 sum(rows[name] for name in counted),
                 splits=splits,
-                scored=model,  # the model that was trained without test, or None
             )
-        assert model is not None
-        yield model
+        if not refitted:
+            raise errors[0]
+        yield refitted
 
 
 def _train(
     session: SweepSession,
-    trial: Trial,
-    steps: int,
+    trials: Sequence[Trial],
+    steps: Mapping[str, int],
     rows: RefitRows,
     why_stop: Callable[[], str | None],
-) -> str:
-    """Train a trial for a number of steps.
+) -> dict[int, tuple[TrialState, Ended]]:
+    """Train trials, and return the state and the end of those that have ended in time, by number.
 
-    Return the path or the address of the checkpoint of the last step, which is in the folder of
-    `rows`.
+    Args:
+        session: See `train_again`.
+        trials: The trials.
+        steps: Number of steps of each trial, by the trial's id.
+        rows: The rows to train on.
+        why_stop: See `train_again`, which also lists the errors.
     """
     import ray
 
     # No time limits: the sweep's time limits were chosen for fewer rows.
     folder = Path(rows.folder)
     settings = {
-        "threads": session.final_threads(trial.shape),
+        "threads": session.final_threads(trials[0].shape) if len(trials) == 1 else 1,
         "rungs": frozenset(),
         "required_steps": frozenset(),
-        "max_t": steps,
+        "refit_steps": steps,
         "trial_timeout": None,
         "report_timeout": None,
         "keep_last": True,
-        "folds": 0,
         "keeps_predictions": False,
+        "folds": 0,
         "tracking": None,
         "store": store_of(folder),
     }
     try:
         ray.get(session.pool.prepare_refit.remote(settings, rows))
-        state, end = train_once(session, trial, folder, why_stop=why_stop)
+        results, reason = train_trials(session, trials, folder, why_stop=why_stop)
     except ray.exceptions.RayError as e:
-        raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
-    if end.state is not State.COMPLETE:
-        raise SweepFailed(f"trial {trial.id} failed when it was trained again:\n{end.error}")
-    return checkpoint_place(folder, trial.id, last_checkpoint(state, steps).name)
+        names = ", ".join(trial.id for trial in trials)
+        raise SweepFailed(f"trial {names} could not be trained again: {e}") from e
+    if reason is not None and not results:
+        raise SweepFailed(reason)
+    return results
 
 
 def steps_of(result: Result) -> int | None:
@@ -205,16 +228,20 @@ def steps_to_train(study_store: StudyStore, number: int) -> int:
     return steps
 
 
-def last_checkpoint(state: TrialState, steps: int) -> Checkpoint:
+def last_checkpoint(state: TrialState, end: Ended, steps: int) -> Checkpoint:
     """Return the checkpoint that holds the model of the last step of a refitted trial.
 
     Args:
         state: State of the trial after its training.
+        end: How the training ended.
         steps: Number of steps that the trial had to train.
 
     Raises:
+        SweepFailed: The loop failed.
         BundleError: No checkpoint holds the model of the last step.
     """
+    if end.state is not State.COMPLETE:
+        raise SweepFailed(f"trial {state.id} failed when it was trained again:\n{end.error}")
     if state.best is None:
         raise BundleError(
             f"trial {state.id} saved no checkpoint when it was trained again, so there is nothing "

@@ -82,7 +82,8 @@ def run(
             from the label.
         metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for
             several classes) or "rmse".
-        trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, "xgboost".
+        trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, all that are
+            installed.
         read: Settings for reading the text file of a table: keys of `data.read` in YAML, such as
             '{separator: ";"}'.
         data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A

@@ -16,16 +16,15 @@ from sweeps.core.best_step import Constraint
 from sweeps.core.errors import SweepFailed, SweepsError
 from sweeps.core.files.stores import recorded_store
 from sweeps.core.result import SweepResult, count_trials
-from sweeps.core.text.command_hints import resume_command, sweep_argument
-from sweeps.core.text.shell_text import shell_command
+from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import Result, State, Trial
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.space import Space
-from sweeps.space.python.saved_space import roots_of
+
+from .final_model import FinalModel
 
 if TYPE_CHECKING:
-    from sweeps.bundle.export import Exported, Refitted
     from sweeps.controller.controller import SweepController
     from sweeps.controller.session import SweepSession
 
@@ -76,7 +75,7 @@ def conclude(
     exported = None
     error: SweepsError | None = None
     if number is not None:
-        exported = _export(controller, session, number, trust)
+        exported = FinalModel(controller, session, number, trust).export()
         notes += exported.notes
         error = exported.error
     else:
@@ -126,59 +125,6 @@ def _search_notes(
     states = controller.study_store.states.values()
     trainers = trainer_notes((state.trial.trainer, state.state) for state in states)
     return (*controller.commands.notes, *controller.trials.notes.values(), *trainers, *outcome)
-
-
-def _export(
-    controller: SweepController, session: SweepSession, number: int, trust: bool
-) -> Exported:
-    """Export the best trial. If the space asks for it, first train the trial again on all rows.
-
-    If this training fails, export the model of the search, with a note. After a cross-validation,
-    there is no such model: the result then has the error, or a note if the sweep had to end.
-    """
-    from sweeps.bundle import export as trial_export
-    from sweeps.bundle.sweep_models import SweepModels
-    from sweeps.bundle.trial_facts import describe_recorded
-    from sweeps.exports import trial_refit
-
-    store = controller.study_store
-    space = controller.space
-    folder = controller.folder
-
-    def export(model: Refitted | None) -> Exported:
-        """Export a model that was trained again; the model of the search if there is none."""
-        session.close_workers()
-        controller.publish_stage("exporting the winner")
-        models = SweepModels(store, space, roots_of(space), trust)
-        return trial_export.export_trial(models, number, folder, model)
-
-    if not space.trains_winner:
-        return export(None)
-    controller.publish_stage("training the winner on all rows")
-    reason = controller.why_no_training()
-    error: SweepsError
-    try:
-        if reason is not None:
-            raise SweepFailed(reason)
-        with trial_refit.train_again(session, store, number, controller.why_no_training) as model:
-            exported = export(model)
-        if exported.error is None:
-            return exported
-        error = exported.error
-    except SweepsError as e:
-        error = e
-    log.warning("the winner was not trained on all rows: %s", error)
-    last_line = str(error).strip().splitlines()[-1]
-    command = f"{shell_command('sweeps')} export {sweep_argument(folder)} --refit"
-    cause = f"because the winner was not trained on all rows ({last_line}); `{command}` does this"
-    if not space.data.folds:
-        exported = export(None)
-        note = f"the exported model is that of the search, {cause}"
-        return dataclasses.replace(exported, notes=(*exported.notes, note))
-    best = describe_recorded(store, number)
-    if controller.why_no_training() is None:
-        return trial_export.Exported(best, error=error)
-    return trial_export.Exported(best, notes=(f"no bundle was written, {cause}",))
 
 
 def result_notes(

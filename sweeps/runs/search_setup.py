@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.controller.deadline import Deadline, row_growth, speedup
 from sweeps.controller.session import SweepSession
+from sweeps.core import clock
 from sweeps.core.resources import auto_concurrency
 from sweeps.search.configurations import most_trials
 from sweeps.search.plugins import scheduler_of
@@ -63,8 +64,14 @@ def deadline_of(session: SweepSession, ends: float | None, start: float) -> Dead
     if not space.trains_winner:
         return Deadline(ends, start, None)
     # The final training has more rows than a trial, and perhaps more threads.
-    growth = row_growth(session.dataset.rows, space.refit_splits, space.data.folds)
     shape = space.shapes[0]
     trial_threads = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
-    growth /= speedup(session.final_threads(shape), trial_threads)
-    return Deadline(ends, start, growth)
+    return Deadline(
+        end=ends,
+        start=start,
+        growth=row_growth(session.dataset.rows, space.refit_splits, space.data.folds),
+        speedup=speedup(session.final_threads(shape), trial_threads),
+        slots=slots_of(space, session.cluster.total),
+        members=space.bundle.ensemble,
+        seconds=ends - clock.monotonic(),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sweeps.core.installed_package import install_command
 from sweeps.core.metrics import usual_goal
 from sweeps.data.summary.data_summary import (
     ColumnSummary,
@@ -18,7 +19,7 @@ from sweeps.data.summary.summary_text import label_text, one_line
 from sweeps.data.summary.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.space.yaml.yaml_writer import flow
 
-from .table_search import FOLDS, TableSearch, choose_search
+from .table_search import ENSEMBLE, FOLDS, TableSearch, choose_search
 from .yaml_text import comment_lines, line, sweep_name, yaml_value
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class Table:
         summary: Summary of the rows.
         exact: False if the number of rows is an estimate.
         metric: The metric to optimize; "" for the usual metric of the task.
-        trainer: Name of the trainer.
+        trainers: Names of the trainers.
+        missing_trainers: Names of trainers whose packages are not installed.
         time: The column of dates by which the rows are sorted; "" if there is none.
     """
 
@@ -96,7 +98,8 @@ class Table:
     exact: bool = True
     label_words: str = ""
     metric: str = ""
-    trainer: str = "xgboost"
+    trainers: tuple[str, ...] = ("xgboost",)
+    missing_trainers: tuple[str, ...] = ()
     time: str = ""
 
     @property
@@ -106,7 +109,7 @@ class Table:
         classes = self.summary.label
         smallest = min(classes.values(), default=rows)
         foldable = not self.time and smallest >= FOLDS
-        return choose_search(self.trainer, rows, len(classes), foldable)
+        return choose_search(self.trainers, rows, len(classes), foldable)
 
 
 def columns_of(summary: DataSummary) -> Columns:
@@ -164,6 +167,8 @@ def choices(table: Table, file: str) -> list[str]:
     drop = columns_of(table.summary).drop
     for name, reason in [*drop.items()][:MOST_NAMES]:
         lines.append(f"dropped {short_text(name)} ({short_text(reason, 110)})")
+    for trainer in table.missing_trainers:
+        lines.append(f"left out {trainer}, which is not installed: {install_command(trainer)}")
     others = len(drop) - MOST_NAMES
     if others > 0:
         lines.append(f"dropped {others} more column{'s' * (others > 1)}; see data.drop in {file}")
@@ -210,7 +215,7 @@ def space_text(table: Table, name: str = "", read: str = "") -> str:
         _head(table, name),
         ["data:", *_lines(_data(table, columns, search, read), 2), *_column_lines(table, columns)],
         _lines(_sections(table, search), 0),
-        ["space:", *_preprocessor(columns), "  params:", *_lines(search.params, 4)],
+        ["space:", *_preprocessor(columns), "  params:", *_params(search)],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -233,10 +238,28 @@ def _head(table: Table, name: str) -> list[str]:
         "#   sweeps run FILE           searches the space and exports the best trial",
         f"name: {yaml_value(sweep_name(name))}",
         line(
-            f"trainer: {table.trainer}",
+            f"trainer: {_trainer(table)}",
             "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers",
         ),
     ]
+
+
+def _trainer(table: Table) -> str:
+    """Return the value of the key `trainer`."""
+    if len(table.trainers) == 1:
+        return table.trainers[0]
+    return f"{{choice: [{', '.join(table.trainers)}]}}"
+
+
+def _params(search: TableSearch) -> list[str]:
+    """Return the lines of `params`: one block for each trainer, if there are several."""
+    blocks = search.params
+    if len(blocks) == 1:
+        return _lines(next(iter(blocks.values())), 4)
+    lines = []
+    for trainer, entries in blocks.items():
+        lines += [f"    {trainer}:", *_lines(entries, 6)]
+    return lines
 
 
 def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dict[str, str]:
@@ -329,14 +352,19 @@ def _sections(table: Table, search: TableSearch) -> dict[str, str]:
     metric = _metric(table)
     goal = usual_goal(metric) or "minimize"
     sections = {f"objective: {{metric: {metric}, goal: {goal}}}": ""}
-    if table.trainer == "xgboost":
+    if "xgboost" in table.trainers:
         sections["search: {portfolio: xgboost}"] = "configurations that were good on other tables"
     if search.scheduler is not None:
         value, comment = search.scheduler
         sections[f"scheduler: {value}"] = comment
     limits = f"limits: {{timeout: {MINUTES}m, max_trials: {MOST_TRIALS}}}"
     sections[limits] = "whichever comes first; or `sweeps run FILE --minutes 2`"
-    sections["bundle: {train_on: all}"] = "at last, the best trial is trained on all rows"
+    ensemble = f"ensemble: {ENSEMBLE}"
+    if search.trains_on_all:
+        comment = "the best models are averaged, and trained on all rows"
+        sections[f"bundle: {{{ensemble}, train_on: all}}"] = comment
+    else:
+        sections[f"bundle: {{{ensemble}}}"] = "the best models of all folds are averaged"
     return sections
 
 

@@ -4,6 +4,7 @@ The functions are pure. The thresholds up to 12,000 rows were compared with `pyt
 tables run --dev`. Those of larger tables let the first trial train on some thousand rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # With fewer rows, each trial is a cross-validation, because a fifth of few rows says little.
@@ -21,6 +22,8 @@ LEAST_ROUNDS = 200
 # Rounds without an improvement after which a trial ends
 PATIENCE = 50
 TRAINERS = ("xgboost", "lightgbm", "catboost")
+# Largest number of models in the bundle.
+ENSEMBLE = 8
 # The name of the parameter with the number of rounds.
 _ROUNDS = {"xgboost": "num_boost_round", "lightgbm": "num_boost_round", "catboost": "iterations"}
 
@@ -33,20 +36,30 @@ class TableSearch:
         folds: Number of folds of the cross-validation; 0 for a holdout of a fifth of the rows.
         has_test: True if a test split is cut off.
         scheduler: Value of the key `scheduler` and its comment; None for no scheduler.
-        params: Entries of `params`, each with its comment.
+        params: Entries of `params` for each trainer, each with its comment.
     """
 
     folds: int
     has_test: bool
     scheduler: tuple[str, str] | None
-    params: dict[str, str]
+    params: dict[str, dict[str, str]]
+
+    @property
+    def trains_on_all(self) -> bool:
+        """True if the models are trained again on all rows.
+
+        After a cross-validation, the models of the folds have seen all rows together.
+        """
+        return not self.folds
 
 
-def choose_search(trainer: str, rows: int, classes: int, foldable: bool = True) -> TableSearch:
+def choose_search(
+    trainers: Sequence[str], rows: int, classes: int, foldable: bool = True
+) -> TableSearch:
     """Choose how a table is searched.
 
     Args:
-        trainer: One of `TRAINERS`.
+        trainers: Some of `TRAINERS`.
         rows: Number of rows of the table.
         classes: Number of classes; 0 for a regression.
         foldable: False if folds would mix past and future, or a class lacks a row for each fold.
@@ -63,13 +76,16 @@ def choose_search(trainer: str, rows: int, classes: int, foldable: bool = True) 
         )
     trees = f", each with {classes} trees" if classes > 2 else ""
     limit = f"at most{trees}; patience ends most trials"
-    rounds = {f"{_ROUNDS[trainer]}: {most_rounds(classes)}": limit}
     patience = {f"patience: {PATIENCE}": "rounds without an improvement on valid"}
+    params = {}
+    for trainer in trainers:
+        rounds = {f"{_ROUNDS[trainer]}: {most_rounds(classes)}": limit}
+        params[trainer] = rounds | patience | _PARAMS[trainer]
     return TableSearch(
         folds=folds,
         has_test=rows >= TEST_FROM,
         scheduler=scheduler,
-        params=rounds | patience | _PARAMS[trainer],
+        params=params,
     )
 
 

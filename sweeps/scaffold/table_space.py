@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
+from sweeps.core.plugins import references
 from sweeps.core.text.suggestions import did_you_mean
 from sweeps.space import Space, load
 from sweeps.space.parse.space_source import SpaceSource
@@ -41,7 +42,7 @@ class TableRequest:
         label: The column to predict.
         task: "binary", "multiclass" or "regression"; None to infer it from the label.
         metric: The metric to optimize, such as `auc`; None for the usual metric of the task.
-        trainer: Name of the trainer; None for `xgboost`.
+        trainer: Name of the trainer; None for all that are installed.
         read: Settings for reading text files: the keys of `data.read` in YAML; None for the
             defaults.
     """
@@ -128,16 +129,22 @@ def describe_request(
     """
     from . import read_table
 
-    trainer = request.trainer or "xgboost"
-    if trainer not in TRAINERS:
-        text = f"`{trainer}` is not one of {', '.join(TRAINERS)}"
+    trainers: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    if request.trainer is None:
+        missing = tuple(name for name in TRAINERS if references.source_of(name) is None)
+        trainers = tuple(name for name in TRAINERS if name not in missing)
+    elif request.trainer in TRAINERS:
+        trainers = (request.trainer,)
+    else:
+        text = f"`{request.trainer}` is not one of {', '.join(TRAINERS)}"
         raise InputError("--trainer", f"{text}; for another trainer, write a space file")
     table = read_table.describe_table(
         source, reader, rows, request.label, folder, task=request.task
     )
     if request.metric is not None:
         table = replace(table, metric=full_metric_name(request.metric, table.task))
-    return replace(table, trainer=trainer)
+    return replace(table, trainers=trainers, missing_trainers=missing)
 
 
 def full_metric_name(metric: str, task: str) -> str:

@@ -93,6 +93,12 @@ def _head(record: Record, names: dict[str, str], result: SweepResult) -> str:
         sentence += f" with {', '.join(values)}"
     refit = best.get("refit")
     trained = f" The exported model was trained on {refit_rows_text(refit)}." if refit else ""
+    if ensemble := best.get("ensemble"):
+        members = ", ".join(f"{cell(t)} (weight {w})" for t, w in ensemble["members"].items())
+        trained = (
+            f" The exported model averages {count_noun(len(ensemble['members']), 'trial')}: "
+            f"{members}. On valid, it scores {value_cell(ensemble['value'])}."
+        )
     return f"# {cell(result.sweep)}\n\n{sentence}.{trained}"
 
 

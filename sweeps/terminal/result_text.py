@@ -70,10 +70,13 @@ def scores(value: float | None, test: float | None) -> str:
 def model_text(best: Mapping[str, Any] | None) -> str:
     """Return a text with facts about the exported model, or "" if there are none.
 
-    These are the rows on which it was trained again, the size of its bundle, and its speed.
+    These are the members of an average, the rows on which the model was trained again, the size of
+    its bundle, and its speed.
     """
     best = best or {}
     facts = []
+    if ensemble := best.get("ensemble"):
+        facts.append(ensemble_text(ensemble))
     if best.get("refit"):
         facts.append(f"trained on {refit_rows_text(best['refit'])}")
     if best.get("bytes"):
@@ -82,6 +85,21 @@ def model_text(best: Mapping[str, Any] | None) -> str:
         rounded = float(f"{best['rows_per_second']:.2g}")
         facts.append(f"predicts {rounded:,.0f} rows a second")
     return f" ({'; '.join(facts)})" if facts else ""
+
+
+def ensemble_text(ensemble: Mapping[str, Any]) -> str:
+    """Return a text about an average, such as `average of 5 trials`.
+
+    Args:
+        ensemble: The key `ensemble` of `SweepResult.best`.
+    """
+    count = len(ensemble["members"])
+    text = f"average of {count_noun(count, 'trial')}"
+    refitted = ensemble["refitted"]
+    if not refitted:
+        return text
+    trained = "trained" if refitted == count else f"{refitted} of them trained"
+    return f"{text}, {trained} on {refit_rows_text(ensemble['rows'])}"
 
 
 def _places(result: SweepResult) -> list[str]:

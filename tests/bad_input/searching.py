@@ -150,6 +150,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "6:20: checkpoints.top: must be an integer of at least 1, got 0",
         ),
         line(
+            "an average without a model",
+            "bundle: {ensemble: 0}",
+            "6:20: bundle.ensemble: must be an integer of at least 1, got 0",
+        ),
+        line(
             "a size without a unit",
             "checkpoints: {max_disk: 10}",
             "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10",
@@ -167,7 +172,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a number in place of a mapping",
             "checkpoints: 5",
-            "6:14: checkpoints: must be a mapping with keys per_trial, top, max_disk, got 5",
+            "6:14: checkpoints: must be a mapping with keys per_trial, top, max_disk, predictions, "
+            "got 5",
         ),
         line(
             "a grid",

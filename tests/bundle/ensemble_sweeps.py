@@ -17,6 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps import space as space_file
+from sweeps.core.files.prediction_files import KeptPredictions
+from sweeps.core.files.sweep_folder import PREDICTIONS
 from sweeps.core.label_columns import label_columns
 from sweeps.core.loop_context import CHECK_PREDICTIONS
 from sweeps.core.trial import Checkpoint, Report, State, Trial
@@ -24,6 +26,7 @@ from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform
 from sweeps.data.preprocessing.fitted_chain import FittedChain
 from sweeps.data.splits.split_tables import Splits
+from sweeps.data.splits.valid_rows import valid_rows
 from sweeps.data.splits.variants import DataVariants
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Space
@@ -76,7 +79,7 @@ self.weights.reshape(-1, x.shape[1])], axis=1)
 
 @dataclass
 class RecordedSweep:
-    """A sweep that has ended: its folder, and what `EnsembleExport` needs."""
+    """A sweep that has ended: its folder, and what an ensemble is made of."""
 
     folder: Path
     space: Space
@@ -169,9 +172,9 @@ def recorded_sweep(
         (path / "model.json").write_text(json.dumps(_model(kind, train, splits, generator)))
         if kind != "broken":
             model = importlib.import_module(module).load(str(path))
-            outputs[trial.number] = model.predict(
-                chain.transform(splits.valid.select(list(splits.features)).to_pandas())
-            )
+            rows = splits.valid.select(list(splits.features)).to_pandas()
+            outputs[trial.number] = model.predict(chain.transform(rows))
+            KeptPredictions(1, (outputs[trial.number],)).write(path.parent / PREDICTIONS)
             if check:
                 np.save(
                     path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas()))
@@ -205,6 +208,7 @@ def _prepare(
         checked.to_pandas(),
     )
     prepared.save_info(DatasetInfo(*about), checked, trial.data or None)
+    prepared.save_valid(valid_rows(splits), trial.data or None)
     whole = next(iter(variants.sources.values()))
     if whole.test is not None:
         prepared.save_table("test", whole.test)

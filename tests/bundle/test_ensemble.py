@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.bundle import ensemble, selection, trial_choice, write
+from sweeps.bundle import ensemble, write
 from sweeps.bundle.averaging import average, to_numbers
 from sweeps.bundle.ensemble_summary import ensembles_of
+from sweeps.bundle.export import export_ensemble
 from sweeps.bundle.selection import Selection
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
-from sweeps.data.prepared_store import PreparedStore
 from sweeps.exports import sweep_exports
 from sweeps.space.sections.trainer_definition import definition_of
 from sweeps.terminal.sweep_text import format_ensemble
@@ -39,13 +39,18 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Any:
         return target
 
     monkeypatch.setattr(write, "write_bundle", keep)
+    monkeypatch.setattr("sweeps.bundle.export.bundle_costs", lambda _: {})
     return calls
 
 
-def export(sweep: Any, rounds: Any, tmp_path: Path) -> Any:
+def export(sweep: Any, rounds: int, tmp_path: Path) -> tuple[str, ...]:
+    """Write the bundle of an ensemble, and return the notes."""
     models = SweepModels(sweep.store, sweep.space, sweep.roots)
-    candidates = trial_choice.ensemble_candidates(sweep.store)
-    return ensemble.EnsembleExport(models, sweep.variants).export(candidates, rounds, tmp_path)
+    choice = ensemble.choose(sweep.store, rounds)
+    exported = export_ensemble(models, choice, tmp_path)
+    if exported.error is not None:
+        raise exported.error
+    return exported.notes
 
 
 TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"
@@ -124,7 +129,7 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(
 ) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("scores",) * 8)
     everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, (0.6,) * 8, (0.6,))
-    monkeypatch.setattr(selection, "select", lambda *_, **__: everything)
+    monkeypatch.setattr(ensemble, "select", lambda *_, **__: everything)
     export(sweep, 8, tmp_path)
     (call,) = written
     trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["members"]}
@@ -166,20 +171,9 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     with pytest.raises(
-        InputError, match="--ensemble: no trial of this sweep has a value and a checkpoint"
+        InputError, match="--ensemble: no trial of this sweep has kept its predictions for valid"
     ):
         export(sweep, 2, tmp_path)
-
-
-def test_of_many_models_the_best_are_considered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
-) -> None:
-    monkeypatch.setattr(trial_choice, "MOST_CANDIDATES", 2)
-    sweep = recorded_sweep(tmp_path, monkeypatch)
-    shutil.rmtree(sweep.folder / "trials" / "0001")
-    done = export(sweep, 6, tmp_path)
-    assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
-    assert "among 2 trials" in done[2]
 
 
 def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
@@ -192,10 +186,6 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
     assert (
         "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts "
         "only classes" in notes
-    )
-    assert (
-        "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in notes
-        and "the file is damaged" in notes
     )
     assert "among 2 trials" in notes
     sweep = recorded_sweep(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
@@ -218,25 +208,6 @@ def test_a_function_as_the_metric_gets_only_what_models_predict(
     assert (
         "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that "
         "gets what the model predicts" in notes
-    )
-
-
-def test_models_whose_preprocessor_fails_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
-) -> None:
-    sweep = recorded_sweep(tmp_path, monkeypatch, more="")
-    load_chain = PreparedStore.load_chain
-
-    def fails_with_a_step(self: Any, steps: Any, data: Any) -> Any:
-        if steps:
-            raise RuntimeError("the step is gone")
-        return load_chain(self, steps, data)
-
-    monkeypatch.setattr(PreparedStore, "load_chain", fails_with_a_step)
-    notes = "\n".join(export(sweep, 3, tmp_path))
-    assert (
-        "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in notes
-        and "among 3 trials" in notes
     )
 
 
@@ -264,10 +235,6 @@ def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(
         (("load: ", "resume_files: "), "needs the key `load` of the trainer"),
         (("label: target, ", ""), "needs the labelled rows of valid"),
         (
-            ("valid: 0.3", "valid: {folds: 3}"),
-            "does not work with a cross-validation, whose checkpoints hold no model",
-        ),
-        (
             ('{metric: "logloss", goal: minimize}', TWO),
             "needs a single objective, but this sweep has 2: a, b",
         ),
@@ -277,7 +244,7 @@ def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(
         ),
         (
             ('metric: "logloss"', "metric: my_loss"),
-            "because only the loop knows it; use --trial ID",
+            "because only the loop knows it; export single models",
         ),
     ],
 )
@@ -309,28 +276,8 @@ def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
 def test_options_that_contradict_each_other(other: Any, finished_sweep: Any) -> None:
     done = invoke("export", finished_sweep, "--ensemble", 2, *other)
     assert done.exit_code == 2 and f"{other[0]}: cannot be combined with --ensemble" in done.stderr
-    done = invoke("export", finished_sweep, "--ensemble", 2, "--refit")
-    assert (
-        "--refit: cannot be combined with --ensemble, which chooses models on the rows of valid"
-        in done.stderr
-    )
     with pytest.raises(InputError, match="--ensemble: is 0, but must be at least 1"):
         sweep_exports.export(finished_sweep, ensemble=0)
-
-
-def test_data_that_has_changed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
-) -> None:
-    sweep = recorded_sweep(tmp_path, monkeypatch)
-    study = sweep.store.study
-    study.set_user_attr("data", "0" * 64)
-    done = invoke("export", sweep.folder, "--ensemble", 2)
-    assert (
-        done.exit_code == 2
-        and "the data has changed since the sweep began: its fingerprint was 000000000000 and is "
-        "now"
-        in done.stderr
-    )
 
 
 TRAINING = {

@@ -61,7 +61,7 @@ def test_a_call_without_time_is_refused(call: Any, minutes: Any) -> None:
         (("train", "valid"), 0, 80 / 60),
         (("train", "valid", "test"), 0, 100 / 60),
         (("train", "valid"), 5, 60 / (60 * 4)),
-        (("train", "valid", "test"), 5, (2 * 60 + 20) / (60 * 4)),
+        (("train", "valid", "test"), 5, (60 + 20) / (60 * 4)),
     ],
 )
 def test_the_rows_of_the_final_training(splits: Any, folds: int, growth: Any) -> None:

@@ -149,7 +149,7 @@ def test_a_refit_prints_the_test_score_of_the_new_model(
         return trial_export.Exported({"test": 0.25} | facts, args[2] / "bundle")
 
     monkeypatch.setattr(trial_export, "export_trial", write)
-    monkeypatch.setattr(trial_refit, "refit", lambda *args: contextlib.nullcontext("model"))
+    monkeypatch.setattr(trial_refit, "refit", lambda *args: contextlib.nullcontext({0: "model"}))
     done = CliRunner().invoke(cli.main, ["export", str(folder), "--refit"], prog_name="sweeps")
     rows = "trained on 1,500 rows: train and valid\n"
     assert done.stderr == f"{rows}test score of the new model: 0.25\n" and done.exit_code == 0

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps import space as space_file
-from sweeps.core.errors import BundleError, InputError
+from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.loop_context import Current
 from sweeps.core.trial import Checkpoint, Report, Result, State
-from sweeps.execution.messages import RankUpdate
+from sweeps.execution.messages import Ended, RankUpdate
 from sweeps.execution.trials.running_trial import RunningTrial
 from sweeps.exports import sweep_exports
 from sweeps.exports.trial_refit import last_checkpoint, steps_of
@@ -206,7 +206,10 @@ def test_a_refit_trains_the_steps_of_the_exported_model() -> None:
 
 def test_a_refit_takes_the_model_of_the_last_step_alone() -> None:
     kept = Checkpoint("c", 4, 4)
-    assert last_checkpoint(resumed_trial(best=kept), 4) is kept
+    end = Ended(0, State.COMPLETE)
+    assert last_checkpoint(resumed_trial(best=kept), end, 4) is kept
+    with pytest.raises(SweepFailed, match="trial 0000 failed when it was trained again"):
+        last_checkpoint(resumed_trial(best=kept), Ended(0, State.FAIL, "no room"), 4)
     for best, said in (
         (None, "trial 0000 saved no checkpoint"),
         (
@@ -215,7 +218,7 @@ def test_a_refit_takes_the_model_of_the_last_step_alone() -> None:
         ),
     ):
         with pytest.raises(BundleError, match=said):
-            last_checkpoint(resumed_trial(best=best), 4)
+            last_checkpoint(resumed_trial(best=best), end, 4)
 
 
 def test_best_step_is_exported_unless_latest_is_requested(

@@ -196,14 +196,20 @@ def test_a_test_split_of_its_own_is_never_trained_on(clean_ray: Any, tmp_path: P
 
 
 @pytest.mark.extended
-def test_after_folds_a_model_without_the_test_rows_is_scored_first(
+def test_after_folds_the_average_of_their_models_is_scored_on_test(
     clean_ray: Any, tmp_path: Path
 ) -> None:
     result, runs = swept(tmp_path, "rows_folds", "valid: {folds: 3}, test: 0.2")
-    outside = ROWS - round(0.2 * ROWS)
-    assert len(runs) == 2 * 3 + 2 and runs[-2:] == [[outside, True, 1], [ROWS, True, 1]]
+    assert len(runs) == 2 * 3 + 1 and runs[-1] == [ROWS, True, 1]
     assert training_of(result)["refit"]["rows"] == ROWS
-    assert result.best is not None and result.best["test"] > 0
+    searched = (tmp_path / "space.yaml").read_text().replace("train_on: all", "train_on: train")
+    (tmp_path / "searched.yaml").write_text(searched)
+    averaged = sweeps.run(tmp_path / "searched.yaml", dir=tmp_path / "runs")
+    assert averaged.bundle is not None and averaged.best is not None and result.best is not None
+    error = error_on_test(averaged.bundle, tmp_path / "space.yaml")
+    assert result.best["test"] == averaged.best["test"] == pytest.approx(error)
+    members = sweeps.load_bundle(averaged.bundle).manifest.members
+    assert [(member.fold, member.weight) for member in members] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_if_the_final_training_fails_the_model_of_the_search_is_exported(

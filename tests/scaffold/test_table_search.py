@@ -20,11 +20,13 @@ from sweeps.scaffold.table_search import (
 def test_rows_are_never_given_away_where_they_are_few(
     trainer: Any, rows: Any, classes: Any
 ) -> None:
-    search = choose_search(trainer, rows=rows, classes=classes)
-    more = choose_search(trainer, rows=rows + 1, classes=classes)
+    search = choose_search([trainer], rows=rows, classes=classes)
+    more = choose_search([trainer], rows=rows + 1, classes=classes)
     assert not (search.folds and search.has_test)
     assert search.folds >= more.folds and search.has_test <= more.has_test
-    assert any(entry.startswith("patience: ") for entry in search.params)
+    assert any(entry.startswith("patience: ") for entry in search.params[trainer])
+    # The models of folds have seen all rows together.
+    assert search.trains_on_all == (not search.folds)
 
 
 @given(st.integers(0, 10**5))

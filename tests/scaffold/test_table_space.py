@@ -46,7 +46,7 @@ def test_a_frame_and_its_file_have_the_same_space(tmp_path: Path) -> None:
 def test_overrides_apply_to_a_table(tmp_path: Path) -> None:
     rows().to_csv(tmp_path / "rows.csv", index=False)
     space, _ = table_space(tmp_path / "rows.csv", TableRequest("y"))
-    changed = load(space, ["limits.max_trials=3", "space.params.max_depth=2"])
+    changed = load(space, ["limits.max_trials=3", "space.params.xgboost.max_depth=2"])
     assert changed.limits.max_trials == 3 and len(changed.dimensions) == len(space.dimensions) - 1
 
 
@@ -81,3 +81,23 @@ def test_the_notes_say_that_the_latest_rows_compare_trials(tmp_path: Path) -> No
 def test_something_that_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data.train: is int, but must be a frame"):
         table_space(7, TableRequest("y"))
+
+
+def test_trainers_that_are_not_installed_are_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweeps.core.plugins import references
+
+    source_of = references.source_of
+
+    def without_catboost(name: str, *roots: Any) -> Any:
+        return None if name == "catboost" else source_of(name, *roots)
+
+    monkeypatch.setattr(references, "source_of", without_catboost)
+    rows().to_csv(tmp_path / "rows.csv", index=False)
+    space, _ = table_space(tmp_path / "rows.csv", TableRequest("y"))
+    assert list(space.trainers) == ["xgboost", "lightgbm"]
+    (note,) = [note for note in space.notes if "left out" in note]
+    assert note == ("left out catboost, which is not installed: pip install 'sweeps-ray[catboost]'")
+    alone, _ = table_space(tmp_path / "rows.csv", TableRequest("y", trainer="lightgbm"))
+    assert list(alone.trainers) == [""] and not any("left out" in note for note in alone.notes)

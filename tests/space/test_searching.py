@@ -171,7 +171,30 @@ class TestWhatIsTaken:
 
 
 ALL = {"bundle": "{train_on: all}"}
+AVERAGE = {"bundle": "{ensemble: 4}"}
 INVALID = [
+    ({"bundle": "{ensemble: 0}"}, "bundle.ensemble: must be an integer of at least 1, got 0"),
+    (
+        AVERAGE | {"objective": TWO},
+        "bundle.ensemble: needs a single objective, but this sweep has 2:",
+    ),
+    (
+        AVERAGE | {"objective": "{metric: seconds, goal: minimize}"},
+        "bundle.ensemble: cannot choose models by the objective `seconds`, because it is a cost",
+    ),
+    (
+        AVERAGE | {"trainer": "{loop: 'tests.user_loops:plain'}"},
+        "bundle.ensemble: needs the key `load` of the trainer",
+    ),
+    (
+        AVERAGE
+        | {"checkpoints": "{predictions: 1}"}
+        | {"objective": "{metric: valid-logloss, goal: minimize}"},
+        (
+            "bundle.ensemble: chooses models by their predictions for valid; "
+            "`checkpoints.predictions` is 1, but must be at least 2"
+        ),
+    ),
     (ALL | {"bundle": "{train_on: both}"}, "bundle.train_on: must be train or all, got both"),
     (
         ALL | {"objective": TWO},

@@ -49,8 +49,10 @@ class Splits:
         summary: Summary of the raw rows of the source. None if the rows were not summarised.
         missing: The markers of missing values, by column; see
             `sweeps.data.columns.missing.remove_markers`.
-        valid_groups: Number of each row's group, if `data.valid` or `data.group` names a column of
-            groups. Otherwise None. These are the rows of valid, or with `folds` those of train.
+        check: In a fold, the rows of valid of the first fold, of which the first ones check a
+            bundle. Otherwise None.
+        valid_groups: Number of each row's group if there is `data.group`; else None. These are the
+            rows of valid, or with `folds` those of train.
         valid_times: For the same rows, a number that orders them, if `data.valid` splits by time.
             Otherwise None.
     """
@@ -70,6 +72,7 @@ class Splits:
     parse: Mapping[str, str] = field(default_factory=dict)
     summary: DataSummary | None = None
     missing: Markers = field(default_factory=dict)
+    check: pa.Table | None = None
     valid_groups: np.ndarray | None = None
     valid_times: np.ndarray | None = None
 
@@ -109,6 +112,7 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
         splits,
         train=subsample(train, splits.label, splits.classes, share, seed),
         valid=splits.train.take(pa.array(valid_rows)),
+        check=splits.valid,
         folds=(),
     )
 

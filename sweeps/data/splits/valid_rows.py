@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from sweeps.data.preprocessing.fit import label_values
 
+from .split_tables import Splits
+
 if TYPE_CHECKING:
-    from .split_tables import Splits
+    from sweeps.data.streaming.stream_splits import StreamSplits
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class ValidRows:
         labels: The encoded labels, shape (n,), or (n, k) for k label columns.
         folds: Index of each row's fold, from 0. All are 0 without a cross-validation.
         weights: Weight of each row; None if the rows have no weights.
-        groups: Number of each row's group, if `data.valid` or `data.group` names groups; else None.
+        groups: Number of each row's group if there is `data.group`; else None.
         times: Number that orders the rows, if `data.valid` splits by time; else None.
     """
 
@@ -38,8 +40,10 @@ class ValidRows:
     times: np.ndarray | None = None
 
 
-def valid_rows(splits: Splits) -> ValidRows | None:
-    """Return facts about the rows of valid; None if the data has no label."""
+def valid_rows(splits: Splits | StreamSplits) -> ValidRows | None:
+    """Return facts about the rows of valid; None for a stream, and if the data has no label."""
+    if not isinstance(splits, Splits):
+        return None
     indices = [rows for _, rows in splits.folds]
     table = splits.train if indices else splits.valid
     labels = label_values(table, splits.label)

@@ -77,7 +77,9 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         loop_context.set_current(None)
     # A stopped loop may also catch `LoopStopped` and return, or raise another exception.
     state = State.PRUNED if session.stopped and not session.finished else State.COMPLETE
-    if state is State.COMPLETE and session.job.keeps_predictions and session.rank == 0:
+    # A trial that only the end of the sweep stops may be the best one.
+    keeps = session.job.keeps_predictions and (state is State.COMPLETE or session.stops)
+    if keeps and session.rank == 0:
         keep_predictions(session, current)
     return Ended(session.rank, state, final=current.final)
 

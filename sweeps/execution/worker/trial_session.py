@@ -1,7 +1,6 @@
 """Session of a running trial on one rank, which the training loop uses through `ray.train`."""
 
 import contextlib
-import json
 import math
 import sys
 import threading
@@ -11,19 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs
 import ray
 import ray.train
 from ray.data import DataIterator
 
 from sweeps.core.best_step import UNKNOWN
 from sweeps.core.errors import shorten
-from sweeps.core.files.checkpoint_files import (
-    checkpoint_root_in,
-    local_checkpoint,
-    upload_checkpoint,
-)
-from sweeps.core.loop_context import CHECKPOINT_NOTE, take_step
+from sweeps.core.files.checkpoint_files import checkpoint_root_in, local_checkpoint
+from sweeps.core.loop_context import take_step
 from sweeps.core.text.secrets import hide_known
 from sweeps.core.trial import Checkpoint, Report
 from sweeps.execution.isolation import user_code
@@ -32,6 +26,7 @@ from sweeps.execution.messages import Assignment, Job, Ranks, RankUpdate, Silenc
 from .dataset_cache import DatasetCache
 from .loop_errors import CheckpointIgnored, LoopStopped, MetricMissing
 from .metric_values import find_unbeatable, flatten, numbers_in, quote
+from .store_checkpoint import store_checkpoint
 
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
@@ -134,7 +129,7 @@ class TrialSession:
         self._silent_for = 0.0
         self.step = take_step(self.step) if step is None else step
         self.reports += 1
-        saved = None if checkpoint is None else self._persist(checkpoint)
+        saved = None if checkpoint is None else store_checkpoint(checkpoint, self.step, self._root)
         numbers = self._checked_numbers(metrics, self.step)
         self._keys[self.step] = self.job.order.key(numbers)
         if saved is not None and self._key_of(saved) <= self._key_of(self.best):
@@ -252,7 +247,8 @@ class TrialSession:
     @property
     def finished(self) -> bool:
         """True if the trial has reached the step at which every trial ends (`max_t`)."""
-        return self.job.max_t is not None and self.step >= self.job.max_t
+        max_t = self.job.max_t_of(self.assignment.trial)
+        return max_t is not None and self.step >= max_t
 
     def _send(self) -> None:
         """Send the unacknowledged reports and checkpoints to the pool without waiting.
@@ -316,15 +312,21 @@ class TrialSession:
         if checkpoint is None:
             return None
         if self._local is None:
-            place = f"{checkpoint_root_in(self.job.store, self.folder)}/{checkpoint.name}"
+            place = f"{self._root}/{checkpoint.name}"
             self._local = self._closing.enter_context(local_checkpoint(place))
         return ray.train.Checkpoint.from_directory(str(self._local))
 
     def _key_of(self, checkpoint: Checkpoint | None) -> tuple[int, float]:
-        """Return the key that orders models; that of an unknown value without a model."""
-        if checkpoint is None or self.job.folds or self.assignment.row_steps:
-            return UNKNOWN  # the latest model of several runs of the loop is the best one
+        """Return the key that orders models. The latest model of several runs is the best one."""
+        is_latest_best = self.job.folds or self.assignment.row_steps
+        if checkpoint is None or is_latest_best:
+            return UNKNOWN
         return self._keys.get(checkpoint.best_step, UNKNOWN)
+
+    @property
+    def _root(self) -> str:
+        """Folder of the trial's checkpoints, or its address in the sweep's store."""
+        return checkpoint_root_in(self.job.store, self.folder)
 
     @contextlib.contextmanager
     def open_best(self) -> Iterator[Path | None]:
@@ -332,8 +334,7 @@ class TrialSession:
         if self.best is None:
             yield None
             return
-        place = f"{checkpoint_root_in(self.job.store, self.folder)}/{self.best.name}"
-        with local_checkpoint(place) as local:
+        with local_checkpoint(f"{self._root}/{self.best.name}") as local:
             yield local
 
     def close(self) -> None:
@@ -355,35 +356,6 @@ class TrialSession:
             self.pool.exchange.remote(self.assignment.id, self.rank, self._exchanges, value)
         )
         return values
-
-    def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
-        """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial.
-
-        All ranks write to the same folder.
-
-        If the sweep has a store, the folder is in the store. Ray's `Checkpoint.to_directory` is not
-        used, because it lets only one rank copy its files, and the other ranks only wait.
-
-        Raises:
-            StoreError: The store does not answer.
-        """
-        name = f"checkpoint_{self.step:06d}"
-        target = f"{checkpoint_root_in(self.job.store, self.folder)}/{name}"
-        files: Any = checkpoint.filesystem
-        if self.job.store is None:
-            Path(target).mkdir(parents=True, exist_ok=True)
-            pyarrow.fs.copy_files(checkpoint.path, target, source_filesystem=files)
-        else:
-            with checkpoint.as_directory() as local:
-                upload_checkpoint(Path(local), target)
-        # The note is read from the reported checkpoint, because another rank may be overwriting the
-        # copy.
-        note = f"{checkpoint.path}/{CHECKPOINT_NOTE}"
-        best_step = self.step
-        if files.get_file_info(note).type == pyarrow.fs.FileType.File:
-            with files.open_input_file(note) as file:
-                best_step = json.loads(file.read())["best_step"]
-        return Checkpoint(name, self.step, best_step)
 
 
 def stack_of(thread: int) -> str:

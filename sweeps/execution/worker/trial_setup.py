@@ -40,6 +40,7 @@ def current_of(job: Job, assignment: Assignment, cache: DatasetCache) -> Current
         "label": list(label) if isinstance(label, tuple) else label,
         "task": assignment.labels.task,
         "classes": assignment.labels.classes,
+        "max_t": job.max_t_of(assignment.trial),
         "threads": max(job.threads, math.floor(cpus)),
         "check": cache.check,
         "options": dict(job.trainer_of(assignment.trial).options),

@@ -187,8 +187,13 @@ class Space:
 
     @property
     def trains_winner(self) -> bool:
-        """True if the winner is trained again after the search, on the rows of several splits."""
-        return self.data.folds > 0 or self.bundle.train_on == "all"
+        """True if the winner is trained again after the search, on the rows of several splits.
+
+        The models of rolling folds have not seen the latest rows, so their average is no winner.
+        """
+        valid = self.data.valid
+        is_rolling = valid is not None and valid.kind == "rolling"
+        return is_rolling or self.bundle.train_on == "all"
 
     @property
     def always(self) -> tuple[Dimension, ...]:

@@ -220,7 +220,13 @@ class BundleKeys:
     Attributes:
         train_on: `train` exports the winner's own model. `all` trains the winner again at the end
             of the sweep, on train and valid. If `data.test` is a fraction, `all` includes test,
-            which is scored before. After a cross-validation, the winner is always trained again.
+            which is scored before. After a cross-validation, `train` exports the average of the
+            models of the folds. After a rolling one, the winner is always trained again.
+        ensemble: Largest number of models in the bundle. With more than 1, the bundle has an
+            average of models of several trials if this average is clearly better than the best
+            trial. The models are chosen greedily by their predictions for valid, in so many rounds.
+            Needs `data.label`, and a metric that sweeps can compute.
     """
 
     train_on: Literal["train", "all"] = "train"
+    ensemble: AtLeast1 = 1

@@ -1,0 +1,149 @@
+"""Export the final model of a search: the best trial, or an average of models."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from sweeps.core import clock
+from sweeps.core.errors import InputError, SweepFailed, SweepsError
+from sweeps.core.text.command_hints import sweep_argument
+from sweeps.core.text.shell_text import shell_command
+from sweeps.space.python.saved_space import roots_of
+
+if TYPE_CHECKING:
+    from sweeps.bundle.ensemble import EnsembleChoice
+    from sweeps.bundle.export import Exported, Refitted
+    from sweeps.controller.controller import SweepController
+    from sweeps.controller.session import SweepSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinalModel:
+    """The final model of a search that has ended.
+
+    Attributes:
+        controller: The controller of the search.
+        session: The session of the search. Its workers are closed.
+        number: Number of the best trial.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed.
+    """
+
+    controller: SweepController
+    session: SweepSession
+    number: int
+    trust: bool
+
+    def export(self) -> Exported:
+        """Export the average of models if it is better than the best trial; else the best trial."""
+        from sweeps.bundle.trial_facts import describe_recorded
+
+        choice, note = self._choose()
+        if choice is None:
+            exported = self._export_trained(None)
+            return dataclasses.replace(exported, notes=(*exported.notes, *note))
+        exported = self._export_trained(choice)
+        best = describe_recorded(self.controller.study_store, self.number)
+        return dataclasses.replace(exported, best=best | exported.best)
+
+    def _choose(self) -> tuple[EnsembleChoice | None, tuple[str, ...]]:
+        """Return the members of an average that is better than the best trial, or why not."""
+        from sweeps.bundle import ensemble
+
+        space = self.controller.space
+        if space.bundle.ensemble == 1:
+            return None, ()
+        self.controller.publish_stage("choosing an ensemble")
+        self.session.await_stopped()
+        try:
+            choice = ensemble.choose(self.controller.study_store, space.bundle.ensemble)
+        except InputError as e:
+            return None, (f"the model is no average: {e.problems[0].text}",)
+        if len(choice.weights) == 1:
+            return None, ("no average of models is better than the best trial alone",)
+        if choice.gain is None or not choice.gain.is_clear:
+            amount = ""
+            if choice.gain is not None:
+                amount = f" (gain {choice.gain.mean:.3g}, noise {choice.gain.noise:.3g})"
+            return None, (
+                f"the model is no average: none is clearly better than the best trial{amount}",
+            )
+        return choice, ()
+
+    def _export_trained(self, choice: EnsembleChoice | None) -> Exported:
+        """Export the best trial, or the members of an average.
+
+        If the space asks for it, first train them again on all rows. If this fails, export the
+        models of the search, with a note.
+        """
+        from sweeps.exports import trial_refit
+
+        if not self.controller.space.trains_winner:
+            return self._write(choice, {})
+        numbers = [self.number]
+        if choice is not None:
+            numbers = self._members_in_time(choice)
+        noun = "members" if choice else "winner"
+        self.controller.publish_stage(f"training the {noun} on all rows")
+        store = self.controller.study_store
+        why_stop = self.controller.why_no_training
+        error: SweepsError
+        try:
+            reason = why_stop()
+            if reason is not None:
+                raise SweepFailed(reason)
+            with trial_refit.train_again(self.session, store, numbers, why_stop) as refitted:
+                exported = self._write(choice, refitted)
+            if exported.error is None:
+                return exported
+            error = exported.error
+        except SweepsError as e:
+            error = e
+        log.warning("the %s was not trained on all rows: %s", noun, error)
+        exported = self._write(choice, {})
+        last_line = str(error).strip().splitlines()[-1]
+        folder = sweep_argument(self.controller.folder)
+        command = f"{shell_command('sweeps')} export {folder} --refit"
+        note = (
+            f"the exported model is that of the search, because the {noun} was not trained on all "
+            f"rows ({last_line}); `{command}` does this"
+        )
+        return dataclasses.replace(exported, notes=(*exported.notes, note))
+
+    def _members_in_time(self, choice: EnsembleChoice) -> list[int]:
+        """Return the numbers of the members that can be trained again in time, at least one.
+
+        The members with the largest weights come first.
+        """
+        results = self.controller.study_store.results()
+        numbers = [model.number for model in choice.weights]
+        deadline = self.controller.deadline
+        if deadline is None:
+            return numbers
+        seconds = [results[number].seconds for number in numbers]
+        return numbers[: deadline.members_in_time(seconds, clock.monotonic())]
+
+    def _write(self, choice: EnsembleChoice | None, refitted: dict[int, Refitted]) -> Exported:
+        """Write the bundle of the best trial, or that of an average.
+
+        Args:
+            choice: The members of the average; None for the best trial.
+            refitted: The models that were trained again, by the number of the trial.
+        """
+        from sweeps.bundle import export
+        from sweeps.bundle.sweep_models import SweepModels
+
+        self.session.close_workers()
+        self.controller.publish_stage("exporting the winner")
+        space = self.controller.space
+        models = SweepModels(self.controller.study_store, space, roots_of(space), self.trust)
+        folder = self.controller.folder
+        if choice is not None:
+            exported = export.export_ensemble(models, choice, folder, refitted)
+            if exported.error is None:
+                return exported
+            log.warning("the ensemble was not exported: %s", exported.error)
+        return export.export_trial(models, self.number, folder, refitted.get(self.number))

@@ -1,0 +1,69 @@
+"""Only the best trials keep their predictions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweeps.checkpoints.kept_predictions import PredictionKeeper
+from sweeps.core.files.sweep_folder import PREDICTIONS
+from sweeps.core.trial import Result, State, format_trial_id
+from sweeps.study import ranking
+
+VALUES = st.one_of(st.none(), st.floats(-3, 3), st.just(math.nan))
+RESULTS = st.lists(
+    st.builds(
+        Result,
+        state=st.sampled_from([State.COMPLETE, State.COMPLETE, State.PRUNED, State.FAIL]),
+        value=VALUES,
+        feasible=st.booleans(),
+        reason=st.sampled_from([None, "--minutes", "asha at step 3"]),
+    ),
+    max_size=14,
+)
+
+
+def study_of(folder: Path, minimize: bool, ended: dict[int, Result]) -> Any:
+    states = {n: SimpleNamespace(has_ended=True, result=result) for n, result in ended.items()}
+    objectives = SimpleNamespace(minimize=minimize)
+    return SimpleNamespace(folder=folder, objectives=objectives, states=states)
+
+
+def file_of(folder: Path, number: int) -> Path:
+    return folder / "trials" / format_trial_id(number) / PREDICTIONS
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(RESULTS, st.integers(1, 4), st.booleans(), st.integers(0, 14))
+def test_best_trials_keep_their_predictions(
+    tmp_path_factory: pytest.TempPathFactory,
+    results: list[Result],
+    count: int,
+    minimize: bool,
+    resumed_after: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("sweep")
+    with_file = []
+    for number, result in enumerate(results):
+        file_of(folder, number).parent.mkdir(parents=True)
+        if result.state is State.COMPLETE or result.ended_by_time:
+            file_of(folder, number).touch()
+            with_file.append(number)
+    keeper = PredictionKeeper(study_of(folder, minimize, {}), count)
+    for number, result in enumerate(results):
+        if number == resumed_after:
+            keeper.close()
+            before = dict(enumerate(results[:number]))
+            keeper = PredictionKeeper(study_of(folder, minimize, before), count)
+        keeper.trial_ended(number, result)
+    keeper.close()
+    worst = (math.inf, math.inf)
+    ranks = {n: ranking.rank(results[n], minimize) or worst for n in with_file}
+    best = sorted(with_file, key=lambda n: (ranks[n], n))[:count]
+    assert {n for n in with_file if file_of(folder, n).exists()} == set(best)
