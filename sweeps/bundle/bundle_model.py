@@ -17,7 +17,6 @@ from sweeps.core.files.sweep_folder import is_sweep
 from sweeps.core.plugins import references
 from sweeps.data.columns.columns import InputColumn
 from sweeps.data.columns.parse import is_lenient, parse_values
-from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
 from . import integrity, schema
@@ -31,6 +30,7 @@ from .manifest import (
 )
 from .predictions import label_output, unlabeled_output
 from .schema import Cell
+from .shared_chains import SharedChains
 
 # Dtypes of checked values, by the type of the column in the manifest. Other values are objects.
 _DTYPES = {"integer": "float64", "double": "float64", "string": "str"}
@@ -233,9 +233,14 @@ class Bundle:
         if not self.members:
             return self._checked_output(self._prepare(raw))
         outputs = []
+        prepared: dict[int, pd.DataFrame] = {}  # by preprocessor, which members may share
         for member in self.members:
-            names = [column.name for column in member.manifest.columns]
-            outputs.append(member._model_predict(raw[names]))
+            key = id(member._fitted)
+            if key not in prepared:
+                own = raw[[column.name for column in member.manifest.columns]]
+                prepared[key] = member._prepare(own)
+            # A model of the user may add or remove columns.
+            outputs.append(member._checked_output(prepared[key].copy(deep=False)))
         return self._average(outputs)
 
     def _checked_output(self, prepared: pd.DataFrame) -> np.ndarray | pd.DataFrame:
@@ -352,37 +357,32 @@ def load_verified(path: Path) -> Bundle:
     Args:
         path: The bundle's folder.
 
-    Returns:
-        The loaded bundle.
-
     Raises:
         BundleError: The bundle cannot be loaded.
     """
     manifest = Manifest.read(path)
     data = path / DATA_FOLDER
+    chains = SharedChains(path, manifest.files)
     if not manifest.members:
-        return _load_model(path, manifest, data)
+        return _load_model(path, manifest, data, chains)
     members = [
-        _load_model(path, manifest.of_member(member), data / MEMBERS_FOLDER / member.folder)
+        _load_model(path, manifest.of_member(member), data / MEMBERS_FOLDER / member.folder, chains)
         for member in manifest.members
     ]
     return Bundle(path, manifest, members=members)
 
 
-def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
-    """Load a single model and its preprocessor.
+def _load_model(path: Path, manifest: Manifest, data: Path, chains: SharedChains) -> Bundle:
+    """Load a single model and its preprocessor; see `load_verified`.
 
     Args:
         path: The bundle's folder.
         manifest: The manifest of the bundle, or of a member of the ensemble.
         data: Folder with the model and the preprocessor.
-
-    Raises:
-        BundleError: See `load_verified`.
+        chains: The preprocessors of the bundle.
     """
     try:
-        has_chain = (data / step_files.FILE).is_file()
-        fitted = step_files.load_chain(data) if has_chain else None
+        fitted = chains.load(data, [column.name for column in manifest.columns])
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
         message = str(e) if isinstance(e, references.RefError) else f"{type(e).__name__}: {e}"

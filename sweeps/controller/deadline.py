@@ -13,6 +13,8 @@ from dataclasses import dataclass
 START_SECONDS = 2.5
 # From the end of the search to the end of the command: export, check, report and shutdown.
 CLOSING_SECONDS = 4.0
+# The additional time of each further model in the bundle.
+MODEL_SECONDS = 0.06
 # Largest factor by which a machine counts as slower. A start that takes even longer had other
 # causes, such as a machine that was busy for a moment.
 MOST_SLOWNESS = 5.0
@@ -23,7 +25,7 @@ EXIT_SECONDS = 0.5
 READY_SECONDS = 0.5
 # An average has this many models in most sweeps. To train them again may take this share of the
 # command's time; the other models stay those of the search.
-TYPICAL_MEMBERS = 5
+TYPICAL_MEMBERS = 4
 MOST_TRAINING = 0.25
 # The final training may end this much later than planned. Otherwise it would have been in vain.
 LATE_SECONDS = 1.0
@@ -41,7 +43,8 @@ class Deadline:
         speedup: Factor by which the training of a single model is faster than that of a trial,
             because it has more threads.
         slots: Number of models that train side by side, each as slowly as a trial.
-        members: Largest number of models in the bundle.
+        members: Largest number of trials in the bundle.
+        folds: Number of models of each trial; 0 without a cross-validation.
         seconds: Seconds of the whole command.
     """
 
@@ -51,6 +54,7 @@ class Deadline:
     speedup: float = 1.0
     slots: int = 1
     members: int = 1
+    folds: int = 0
     seconds: float = math.inf
 
     @property
@@ -64,7 +68,8 @@ class Deadline:
     @property
     def closing(self) -> float:
         """Predicted seconds of export, check, report and shutdown."""
-        return CLOSING_SECONDS * self.slowness
+        models = min(self.members, TYPICAL_MEMBERS) * max(1, self.folds)
+        return (CLOSING_SECONDS + MODEL_SECONDS * (models - 1)) * self.slowness
 
     @property
     def training_ends(self) -> float:
@@ -107,7 +112,7 @@ class Deadline:
         """
         return now + self.training_seconds(seconds) + self.closing <= self.end
 
-    def reserve(self, seconds: float | None, trains: bool) -> float:
+    def reserve(self, seconds: float | None, trains: bool, others: Sequence[float] = ()) -> float:
         """Return the seconds to leave after the search.
 
         While there is nothing to export, the search gets as much time as possible.
@@ -116,14 +121,15 @@ class Deadline:
             seconds: Seconds for which the best trial ran on its workers. None while no trial has a
                 value.
             trains: True if the result includes the final training.
+            others: Seconds of the next best trials, which may become members of an average.
         """
         if seconds is None:
             return CLOSING_SECONDS
         if not trains:
             return self.closing
         training = self.training_seconds(seconds)
-        for count in range(2, min(self.members, TYPICAL_MEMBERS) + 1):
-            longer = self.training_seconds(*[seconds] * count)
+        for count in range(1, len(others) + 1):
+            longer = self.training_seconds(seconds, *others[:count])
             if longer <= MOST_TRAINING * self.seconds:
                 training = max(training, longer)
         return self.closing + training

@@ -138,6 +138,13 @@ class SweepProgress:
                 value = state.best_value
         return leader
 
+    def best_seconds(self, count: int) -> list[float]:
+        """Return the training seconds of the best complete trials, at most `count` of them."""
+        results = self._store.results()
+        ranked = ranking.ranked(results.items(), self._store.minimize)
+        complete = [results[number] for number in ranked if ranking.tier(results[number]) == 0]
+        return [self._training_seconds_of_ended(result) for result in complete[:count]]
+
     def _training_seconds_of_ended(self, ended: Result) -> float:
         """Return the seconds of an ended trial.
 

@@ -1,6 +1,6 @@
 """Time limits of a search: `limits.timeout`, and `--minutes` with the time of the export."""
 
-from .deadline import Deadline
+from .deadline import TYPICAL_MEMBERS, Deadline
 from .driver_state import Policy
 from .progress import SweepProgress
 
@@ -25,6 +25,8 @@ class TimeLimits:
         # Id of the best trial, and whether the trial could be trained again in time when it became
         # the best. This is not computed again, so that the end of the search does not move.
         self._leader: tuple[str, bool] | None = None
+        # The number of ended trials, and the training seconds of the best of them
+        self._next_best: tuple[int, list[float]] = (0, [])
 
     def reached(self, now: float) -> str | None:
         """Return the time limit that the sweep has reached; None if it has reached none.
@@ -51,4 +53,14 @@ class TimeLimits:
         trial, seconds = leader
         if self._leader is None or self._leader[0] != trial:
             self._leader = trial, deadline.fits(seconds, now)
-        return deadline.reserve(seconds, self._leader[1])
+        return deadline.reserve(seconds, self._leader[1], self._seconds_of_members(deadline))
+
+    def _seconds_of_members(self, deadline: Deadline) -> list[float]:
+        """Return the training seconds of the trials that may be members besides the best one."""
+        count = min(deadline.members, TYPICAL_MEMBERS) - 1
+        if deadline.growth is None or count < 1:
+            return []
+        ended = len(self._progress.ends)
+        if self._next_best[0] != ended:  # The results of many trials take a while.
+            self._next_best = ended, self._progress.best_seconds(count + 1)[1:]
+        return self._next_best[1]

@@ -36,9 +36,12 @@ STATE_WORDS = {
 }
 
 
-class _Refit(TypedDict):
+class _RefitRows(TypedDict):
     on: Annotated[list[PrintableText], Field(min_length=2)]
     rows: Count
+
+
+class _Refit(_RefitRows):
     steps: Count
 
 
@@ -56,18 +59,13 @@ class _Scaling(TypedDict):
     resources_per_worker: dict[str, FiniteNumber]
 
 
-class _Rows(TypedDict):
-    on: Annotated[list[PrintableText], Field(min_length=2)]
-    rows: Count
-
-
 class _Ensemble(TypedDict):
     members: Annotated[dict[PrintableText, Count], Field(min_length=1)]
     refitted: Count
     value: FiniteNumber
     gain: NotRequired[FiniteNumber]
     noise: NotRequired[FiniteNumber]
-    rows: NotRequired[_Rows]
+    rows: NotRequired[_RefitRows]
 
 
 @with_config(extra="allow")

@@ -61,8 +61,9 @@ def deadline_of(session: SweepSession, ends: float | None, start: float) -> Dead
     space = session.space
     if ends is None:
         return None
+    models = {"members": space.bundle.ensemble, "folds": space.data.folds}
     if not space.trains_winner:
-        return Deadline(ends, start, None)
+        return Deadline(ends, start, **models)
     # The final training has more rows than a trial, and perhaps more threads.
     shape = space.shapes[0]
     trial_threads = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
@@ -72,6 +73,6 @@ def deadline_of(session: SweepSession, ends: float | None, start: float) -> Dead
         growth=row_growth(session.dataset.rows, space.refit_splits, space.data.folds),
         speedup=speedup(session.final_threads(shape), trial_threads),
         slots=slots_of(space, session.cluster.total),
-        members=space.bundle.ensemble,
+        **models,
         seconds=ends - clock.monotonic(),
     )
