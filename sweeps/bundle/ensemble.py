@@ -60,9 +60,9 @@ class EnsembleChoice:
     gain: Gain | None
     notes: tuple[str, ...]
 
-    def summary(self, metric: str) -> list[str]:
-        """Return lines with the scores of the ensemble and of the best model, and the members."""
-        single = self.facts["single"]
+    @property
+    def members_line(self) -> str:
+        """A line that lists the members with their weights."""
         members = ", ".join(
             f"{model.trial_id} (weight {weight})" for model, weight in self.weights.items()
         )
@@ -71,12 +71,26 @@ class EnsembleChoice:
         line = f"members: {members}; chosen in {rounds} among {used}"
         if len(self.weights) == 1 and self.facts["rounds"] > 1:
             line += "; no average scored better than this model alone"
-        name = metrics.base_name(metric)
-        return [
-            f"{name} on valid: {self.value:.6g} for the ensemble, {single['value']:.6g} for the "
-            f"best single model (trial {single['trial']})",
-            line,
-        ]
+        return line
+
+
+def score_lines(metric: str, ensemble: Facts) -> list[str]:
+    """Return lines with the scores of an ensemble and of the best single model.
+
+    Args:
+        metric: The metric.
+        ensemble: The key `ensemble` of `SweepResult.best`.
+    """
+    single = ensemble["single"]
+    lines = []
+    for split, key in (("valid", "value"), ("test", "test")):
+        if ensemble[key] is None:
+            continue
+        line = f"{metrics.base_name(metric)} on {split}: {ensemble[key]:.6g} for the ensemble"
+        if single[key] is not None:
+            line += f", {single[key]:.6g} for the best single model (trial {single['trial']})"
+        lines.append(line)
+    return lines
 
 
 def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:

@@ -334,23 +334,17 @@ def _write_ensemble(
         member.facts["test"] = score
         if member.trial.id == single["trial"]:
             single["test"] = score
-    about = _ensemble_facts(choice, refitted)
+    about = _ensemble_facts(choice, refitted) | {"test": test, "single": single}
     facts = {
         **models.facts(store.data or ""),
         "trial": None,
         "value": choice.value,
         "test": test,
-        "ensemble": choice.facts | about | {"single": single},
+        "ensemble": choice.facts | about,
     }
     path = write_average(target, models, members, facts)
-    metric = models.space.objective.metric
-    notes = choice.summary(metric)
-    if test is not None:
-        notes.insert(1, f"{metrics.base_name(metric)} on test: {test:.6g} for the ensemble")
-    if note is not None:
-        notes.append(note)
-    best = {"test": test, "ensemble": about} | bundle_costs(path)
-    return Exported(best, bundle=path, notes=(*notes, *choice.notes))
+    notes = (choice.members_line, *([note] if note else []), *choice.notes)
+    return Exported({"ensemble": about} | bundle_costs(path), bundle=path, notes=notes)
 
 
 def _ensemble_facts(choice: EnsembleChoice, refitted: Mapping[int, Refitted]) -> Facts:

@@ -14,15 +14,15 @@ START_SECONDS = 2.5
 # From the end of the search to the end of the command: export, check, report and shutdown.
 CLOSING_SECONDS = 4.0
 # The additional time of each further model in the bundle.
-MODEL_SECONDS = 0.06
+MODEL_SECONDS = 0.1
 # Largest factor by which a machine counts as slower. A start that takes even longer had other
 # causes, such as a machine that was busy for a moment.
 MOST_SLOWNESS = 5.0
 # The part of `CLOSING_SECONDS` that remains after the trackers are closed.
 EXIT_SECONDS = 0.5
 # From the end of the search until the final training begins: a trial that has to end makes its last
-# report, and its worker becomes ready.
-READY_SECONDS = 0.5
+# report and predicts valid, and its worker becomes ready.
+READY_SECONDS = 1.0
 # An average has this many models in most sweeps. To train them again may take this share of the
 # command's time; the other models stay those of the search.
 TYPICAL_MEMBERS = 4
@@ -72,36 +72,41 @@ class Deadline:
         return (CLOSING_SECONDS + MODEL_SECONDS * (models - 1)) * self.slowness
 
     @property
+    def _ready(self) -> float:
+        """Predicted seconds from the end of the search until the final training begins."""
+        return 0.0 if self.growth is None else READY_SECONDS * self.slowness
+
+    @property
     def training_ends(self) -> float:
         """When the final training must have ended, by the monotonic clock."""
         return self.end - self.closing + LATE_SECONDS
 
     def training_seconds(self, *seconds: float) -> float:
-        """Return the predicted seconds of the final training of models.
+        """Return the predicted seconds of the final training of models, when workers are ready.
 
         Args:
-            seconds: Seconds for which the trial of each model ran on its workers.
+            seconds: Seconds of the training of each model in the search.
         """
         if self.growth is None:
             return 0.0
         longest = max(seconds) / self.speedup
         if len(seconds) > 1:
             longest = max(max(seconds), sum(seconds) / self.slots)
-        return longest * self.growth + READY_SECONDS * self.slowness
+        return longest * self.growth
 
-    def members_in_time(self, seconds: Sequence[float], now: float) -> int:
-        """Return how many of the first models can be trained in time, at least one.
+    def members_in_time(self, seconds: Sequence[float], now: float) -> list[int]:
+        """Return the indices of the models that can be trained in time, at least one.
 
         Args:
-            seconds: Seconds for which the trial of each model ran on its workers.
+            seconds: Seconds of the training of each model, the most important model first.
             now: The current time by the monotonic clock.
         """
-        count = 1
-        while count < len(seconds):
-            if now + self.training_seconds(*seconds[: count + 1]) > self.training_ends:
-                break
-            count += 1
-        return count
+        chosen: list[int] = []
+        for index in range(len(seconds)):
+            more = [seconds[other] for other in (*chosen, index)]
+            if not chosen or now + self.training_seconds(*more) <= self.training_ends:
+                chosen.append(index)
+        return chosen
 
     def fits(self, seconds: float, now: float) -> bool:
         """Return whether the final training could end in time if the search ended now.
@@ -110,7 +115,7 @@ class Deadline:
             seconds: Seconds for which the trial ran on its workers.
             now: The current time by the monotonic clock.
         """
-        return now + self.training_seconds(seconds) + self.closing <= self.end
+        return now + self.training_seconds(seconds) + self._ready + self.closing <= self.end
 
     def reserve(self, seconds: float | None, trains: bool, others: Sequence[float] = ()) -> float:
         """Return the seconds to leave after the search.
@@ -132,7 +137,7 @@ class Deadline:
             longer = self.training_seconds(seconds, *others[:count])
             if longer <= MOST_TRAINING * self.seconds:
                 training = max(training, longer)
-        return self.closing + training
+        return self.closing + self._ready + training
 
 
 def speedup(threads: float, before: float) -> float:

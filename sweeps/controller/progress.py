@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweeps.core import clock
-from sweeps.core.trial import Result, State, Trial, format_trial_id
+from sweeps.core.trial import State, Trial, format_trial_id
 from sweeps.execution.pool_usage import Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
@@ -116,14 +116,14 @@ class SweepProgress:
 
         Returns:
             The id of the trial, and the seconds of a training with its configuration; see
-            `_training_seconds` and `_training_seconds_of_ended`. None if no trial has a value.
+            `_seconds_of_running` and `training_seconds`. None if no trial has a value.
         """
         leader = None
         value = None
         best = self._search.budget.best
         if best is not None:
             number, result = best
-            leader = (format_trial_id(number), self._training_seconds_of_ended(result))
+            leader = (format_trial_id(number), self.training_seconds(number))
             if ranking.tier(result) == 0:  # A trial of another tier loses to every running one.
                 value = result.value
         for number, run in self.running.items():
@@ -134,7 +134,7 @@ class SweepProgress:
                 state.best_value, value, self._store.minimize
             )
             if is_better and (best is None or can_win(state)):
-                leader = (state.id, self._training_seconds(state, run))
+                leader = (state.id, self._seconds_of_running(state, run))
                 value = state.best_value
         return leader
 
@@ -142,34 +142,35 @@ class SweepProgress:
         """Return the training seconds of the best complete trials, at most `count` of them."""
         results = self._store.results()
         ranked = ranking.ranked(results.items(), self._store.minimize)
-        complete = [results[number] for number in ranked if ranking.tier(results[number]) == 0]
-        return [self._training_seconds_of_ended(result) for result in complete[:count]]
+        complete = [number for number in ranked if ranking.tier(results[number]) == 0]
+        return [self.training_seconds(number) for number in complete[:count]]
 
-    def _training_seconds_of_ended(self, ended: Result) -> float:
-        """Return the seconds of an ended trial.
+    def training_seconds(self, number: int) -> float:
+        """Return the seconds that an ended trial needed until its best step; see `_share`."""
+        state = self._store.states[number]
+        return state.result.seconds * self._share(state)
 
-        In a cross-validation, return the predicted seconds of all folds, because the trial may have
-        been stopped before its last fold.
+    def _seconds_of_running(self, state: TrialState, run: Run) -> float:
+        """Return the seconds that a running trial needed until its best step; see `_share`."""
+        assert run.reported is not None
+        return (run.reported - run.began) * self._share(state)
+
+    def _share(self, state: TrialState) -> float:
+        """Return the time of a training until the best step, divided by that of the trial so far.
+
+        In a cross-validation, it is the training of all folds. If the scheduler counts rows, it is
+        the loop's last run, on all rows.
         """
-        folds = self._space.data.folds
-        return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
-
-    def _training_seconds(self, state: TrialState, run: Run) -> float:
-        """Return the seconds that a running trial needed until its best step.
-
-        In a cross-validation, return the predicted seconds of all folds. If the scheduler counts
-        rows, return the predicted seconds of the loop's runs on all numbers of rows.
-        """
-        assert run.reported is not None and state.best_step is not None
-        spent = run.reported - run.began
         step = state.steps
+        if not step or state.best_step is None:
+            return 1.0
         if folds := self._space.data.folds:
-            return spent * folds / step
+            return folds / step
         if self._space.scheduler.counts_rows:
             # A step is a share of the rows, so it is proportional to the time of its run.
             rows = self._search.row_steps(state.trial)
-            return spent * sum(rows) / sum(count for count in rows if count <= step)
-        return spent * state.best_step / step
+            return max(rows) / sum(count for count in rows if count <= step)
+        return state.best_step / step
 
     @property
     def _reports_decide(self) -> bool:

@@ -63,6 +63,7 @@ class _Ensemble(TypedDict):
     members: Annotated[dict[PrintableText, Count], Field(min_length=1)]
     refitted: Count
     value: FiniteNumber
+    test: FiniteNumber | None
     gain: NotRequired[FiniteNumber]
     noise: NotRequired[FiniteNumber]
     rows: NotRequired[_RefitRows]
@@ -157,10 +158,10 @@ class SweepResult:
             it. If the trial was trained again at the end of the sweep, `refit` has the splits
             (`on`), the number of `rows` and the number of `steps` of this training. `value` and
             `test` are the scores from before. If the bundle averages models of several trials,
-            `ensemble` has the weight of each trial (`members`), the average's `value` on valid, its
-            `gain` over the best trial on rows on which it was not chosen, the `noise` of this gain,
-            and the number of members that were trained again (`refitted`), on which `rows`. `test`
-            is then the score of the average. `bytes` is the size of the bundle, and
+            `ensemble` has the weight of each trial (`members`), the average's `value` on valid and
+            score on `test`, its `gain` over the best trial on rows on which it was not chosen, the
+            `noise` of this gain, and the number of members that were trained again (`refitted`), on
+            which `rows`. `test` is then None. `bytes` is the size of the bundle, and
             `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a
             value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object

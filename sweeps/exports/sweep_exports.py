@@ -289,7 +289,8 @@ class _Export:
             if exported.error is not None:
                 raise exported.error
             (work / "bundle").rename(target)
-        return ExportResult(target, exported.notes)
+        scores = ensemble_export.score_lines(space.objective.metric, exported.best["ensemble"])
+        return ExportResult(target, (*scores, *exported.notes))
 
     @contextlib.contextmanager
     def _trained_again(self, numbers: Sequence[int]) -> Iterator[dict[int, Refitted]]:

@@ -118,13 +118,12 @@ class FinalModel:
 
         The members with the largest weights come first.
         """
-        results = self.controller.study_store.results()
         numbers = [model.number for model in choice.weights]
         deadline = self.controller.deadline
         if deadline is None:
             return numbers
-        seconds = [results[number].seconds for number in numbers]
-        return numbers[: deadline.members_in_time(seconds, clock.monotonic())]
+        seconds = [self.controller.progress.training_seconds(number) for number in numbers]
+        return [numbers[i] for i in deadline.members_in_time(seconds, clock.monotonic())]
 
     def _write(self, choice: EnsembleChoice | None, refitted: dict[int, Refitted]) -> Exported:
         """Write the bundle of the best trial, or that of an average.

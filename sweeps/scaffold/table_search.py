@@ -89,6 +89,15 @@ def choose_search(
     )
 
 
+def trainers_for(classes: int) -> tuple[str, ...]:
+    """Return the trainers of a table. CatBoost is too slow for many classes.
+
+    >>> trainers_for(2), trainers_for(12)
+    (('xgboost', 'lightgbm', 'catboost'), ('xgboost', 'lightgbm'))
+    """
+    return TRAINERS if classes <= 2 else TRAINERS[:-1]
+
+
 def most_rounds(classes: int) -> int:
     """Return the largest number of boosting rounds, each of which grows a tree for each class.
 

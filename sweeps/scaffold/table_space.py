@@ -16,7 +16,7 @@ from sweeps.space import Space, load
 from sweeps.space.parse.space_source import SpaceSource
 from sweeps.space.yaml.yaml12 import parse
 
-from .table_search import TRAINERS
+from .table_search import TRAINERS, trainers_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,14 +129,7 @@ def describe_request(
     """
     from . import read_table
 
-    trainers: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    if request.trainer is None:
-        missing = tuple(name for name in TRAINERS if references.source_of(name) is None)
-        trainers = tuple(name for name in TRAINERS if name not in missing)
-    elif request.trainer in TRAINERS:
-        trainers = (request.trainer,)
-    else:
+    if request.trainer is not None and request.trainer not in TRAINERS:
         text = f"`{request.trainer}` is not one of {', '.join(TRAINERS)}"
         raise InputError("--trainer", f"{text}; for another trainer, write a space file")
     table = read_table.describe_table(
@@ -144,6 +137,11 @@ def describe_request(
     )
     if request.metric is not None:
         table = replace(table, metric=full_metric_name(request.metric, table.task))
+    if request.trainer is not None:
+        return replace(table, trainers=(request.trainer,))
+    suitable = trainers_for(len(table.summary.label))
+    missing = tuple(name for name in suitable if references.source_of(name) is None)
+    trainers = tuple(name for name in suitable if name not in missing)
     return replace(table, trainers=trainers, missing_trainers=missing)
 
 

@@ -97,8 +97,11 @@ def _head(record: Record, names: dict[str, str], result: SweepResult) -> str:
         members = ", ".join(f"{cell(t)} (weight {w})" for t, w in ensemble["members"].items())
         trained = (
             f" The exported model averages {count_noun(len(ensemble['members']), 'trial')}: "
-            f"{members}. On valid, it scores {value_cell(ensemble['value'])}."
+            f"{members}. On valid, it scores {value_cell(ensemble['value'])}"
         )
+        if ensemble["test"] is not None:
+            trained += f", and on test {value_cell(ensemble['test'])}"
+        trained += "."
     return f"# {cell(result.sweep)}\n\n{sentence}.{trained}"
 
 

@@ -58,7 +58,11 @@ def _best_trial(best: dict[str, Any]) -> list[str]:
     name = f"best trial {best['trial']}"
     if repeats:
         name += f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)"
-    return [f"{name}: {scores(best['value'], best['test'])}", *configuration(best)]
+    lines = [f"{name}: {scores(best['value'], best['test'])}", *configuration(best)]
+    if (ensemble := best.get("ensemble")) is None:
+        return lines
+    average = f"average of {count_noun(len(ensemble['members']), 'trial')}"
+    return [f"{average}: {scores(ensemble['value'], ensemble['test'])}", *lines]
 
 
 def scores(value: float | None, test: float | None) -> str:

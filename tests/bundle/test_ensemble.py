@@ -50,7 +50,8 @@ def export(sweep: Any, rounds: int, tmp_path: Path) -> tuple[str, ...]:
     exported = export_ensemble(models, choice, tmp_path)
     if exported.error is not None:
         raise exported.error
-    return exported.notes
+    scores = ensemble.score_lines(sweep.space.objective.metric, exported.best["ensemble"])
+    return (*scores, *exported.notes)
 
 
 TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"

@@ -40,6 +40,40 @@ def test_a_final_training_fits_until_what_is_reserved_is_left() -> None:
     assert limit.fits(20.0, now=latest - 0.1) and not limit.fits(20.0, now=latest + 0.1)
 
 
+def test_several_models_train_side_by_side() -> None:
+    limit = Deadline(end=100.0, start=1.0, growth=1.5, speedup=1.4, slots=2)
+    assert limit.training_seconds(14.0) == pytest.approx(14 / 1.4 * 1.5)
+    assert limit.training_seconds(14.0, 14.0) == pytest.approx(14 * 1.5)
+    assert limit.training_seconds(14.0, 2.0) == pytest.approx(14 * 1.5)
+    assert limit.training_seconds(8.0, 8.0, 8.0) == pytest.approx(12 * 1.5)
+
+
+def test_time_for_the_next_best_trials_is_limited() -> None:
+    limit = Deadline(end=100.0, start=1.0, growth=1.0, slots=2, members=8, seconds=100.0)
+    alone = limit.reserve(10.0, trains=True)
+    assert limit.reserve(10.0, trains=True, others=[10.0]) == pytest.approx(alone)
+    ready = deadline.READY_SECONDS
+    with_three = limit.closing + 15.0 + ready
+    assert limit.reserve(10.0, trains=True, others=[10.0, 10.0]) == pytest.approx(with_three)
+    assert limit.reserve(10.0, trains=True, others=[10.0, 90.0]) == pytest.approx(alone)
+    assert limit.reserve(10.0, trains=False, others=[10.0]) == limit.closing
+
+
+def test_members_that_fit_are_trained_the_first_in_any_case() -> None:
+    limit = Deadline(end=100.0, start=1.0, growth=1.0, slots=1, members=8)
+    now = limit.training_ends - 10.0
+    assert limit.members_in_time([4.0, 9.0, 5.0, 2.0, 1.0], now) == [0, 2, 4]
+    assert limit.members_in_time([50.0, 1.0], now) == [0]
+
+
+def test_each_model_of_the_bundle_needs_time() -> None:
+    single = Deadline(end=100.0, start=1.0)
+    folds = Deadline(end=100.0, start=1.0, members=8, folds=5)
+    models = deadline.TYPICAL_MEMBERS * 5
+    expected = single.closing + deadline.MODEL_SECONDS * (models - 1)
+    assert folds.closing == pytest.approx(expected)
+
+
 def test_a_slow_start_shows_a_slow_machine() -> None:
     slow = Deadline(end=100.0, start=3 * deadline.START_SECONDS, growth=1.0)
     assert slow.closing == pytest.approx(3 * deadline.CLOSING_SECONDS)

@@ -102,7 +102,7 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(
     ("scheduler", "folds", "seconds"),
     [
         ("{name: none}", 3, 30.0),
-        ("{name: asha, resource: data.rows, max_t: 9, grace_period: 1}", 0, 130.0),
+        ("{name: asha, resource: data.rows, max_t: 9, grace_period: 1}", 0, 90.0),
     ],
 )
 def test_running_best_trial_needs_time_for_all_folds_or_parts_of_rows(
