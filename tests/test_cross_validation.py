@@ -6,6 +6,7 @@ Each trial trains once for each fold, and the bundle averages the models of the 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,20 @@ def test_two_workers_and_a_scheduler_that_stops_after_two_folds(
     counts = [sum(entry[0] == f"{trial:04d}" for entry in log) for trial in range(8)]
     assert set(counts) <= {2, 4} and counts.count(2) == result.trials["pruned"]
     assert all(abs(entry[1] * 2 + entry[2] - 442) <= 1 for entry in log if entry[4] is None)
+
+
+@pytest.mark.slow
+def test_a_trial_that_was_stopped_has_the_models_of_its_folds(
+    clean_ray: Any, tmp_path: Path
+) -> None:
+    more = (
+        "scheduler: {name: asha, max_t: 4, grace_period: 1, reduction_factor: 2}\n"
+        "limits: {max_concurrent_trials: 1, max_trials: 4}"
+    )
+    result, log = swept(tmp_path, "folds_stopped", more=more)
+    folds = Counter(entry[0] for entry in log)
+    stopped, count = next(pair for pair in folds.items() if pair[1] < 4)
+    exported = invoke("export", result.dir, "--trial", stopped, "-o", tmp_path / "part")
+    assert exported.exit_code == 0, exported.stderr
+    members = sweeps.load_bundle(tmp_path / "part").manifest.members
+    assert [member.fold for member in members] == [*range(1, count + 1)]

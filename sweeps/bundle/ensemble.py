@@ -18,15 +18,20 @@ from sweeps.space import Space
 from sweeps.space.sections.average_problem import average_problem
 from sweeps.study.study_store import StudyStore
 
+from .averaging import average
 from .ensemble_candidates import OPTION, EnsembleCandidates, read_candidates
 from .manifest import Facts
 from .selection import Gain, divide, measure_gain, select
 from .trial_choice import SavedModel
 
-# The gain over the best single model is measured on this many divisions of the rows, and on at most
-# this many rows.
-DIVISIONS = 5
+# Members are chosen on at most this many rows, and the gain over the best single model is measured
+# on this many divisions of them.
 MOST_ROWS = 20_000
+DIVISIONS = 5
+# A metric of scikit-learn or of the user takes milliseconds. There are fewer models to choose from
+# then, and fewer divisions.
+CANDIDATES_OF_SLOW_METRIC = 8
+DIVISIONS_OF_SLOW_METRIC = 2
 
 
 def require_supported(space: Space) -> None:
@@ -107,9 +112,12 @@ def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:
     candidates = read_candidates(study_store)
     scorer = _Scorer(space.objective.metric, candidates)
     models = list(candidates.predictions)
-    predictions = list(candidates.predictions.values())
+    if not scorer.is_fast:
+        models = models[:CANDIDATES_OF_SLOW_METRIC]
+    whole = [candidates.predictions[model] for model in models]
+    predictions = [each[scorer.rows] for each in whole]
     minimize = space.objective.goal == "minimize"
-    chosen = select(predictions, scorer, minimize, rounds)
+    chosen = select(predictions, scorer.score_rows, minimize, rounds)
     if chosen is None:
         reasons = [f": trial {trial} {text}" for trial, text in candidates.problems.items()]
         text = f"no model of this sweep has a finite `{scorer.metric}` on valid"
@@ -117,7 +125,8 @@ def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:
     gain = None
     if len(chosen.weights) > 1:
         gain = scorer.measure_gain(predictions, minimize, rounds)
-    values = dict(zip(models, chosen.single_values, strict=True))
+    values = {model: scorer.score(each) for model, each in zip(models, whole, strict=True)}
+    value = scorer.score(average([whole[i] for i in chosen.weights], [*chosen.weights.values()]))
     single = models[chosen.single]
     facts: Facts = {
         "rounds": rounds,
@@ -127,7 +136,7 @@ def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:
         "single": {"trial": single.trial_id, "value": values[single]},
     }
     weights = {models[i]: weight for i, weight in chosen.weights.items()}
-    return EnsembleChoice(weights, values, facts, chosen.value, gain, tuple(candidates.notes))
+    return EnsembleChoice(weights, values, facts, value, gain, tuple(candidates.notes))
 
 
 class _Scorer:
@@ -136,30 +145,44 @@ class _Scorer:
     Args:
         metric: The metric.
         candidates: The models and the rows.
+
+    Attributes:
+        rows: Indices of the rows on which members are chosen.
+        is_fast: True if a score takes less than a millisecond for a thousand rows.
     """
 
     def __init__(self, metric: str, candidates: EnsembleCandidates):
         self.metric = metric
+        self.is_fast = metrics.base_name(metric) in metrics.OWN
         self._task = candidates.info.task
         self._valid = candidates.valid
-        self._all = np.arange(len(candidates.valid.folds))
+        self.rows = np.arange(len(candidates.valid.folds))
+        if len(self.rows) > MOST_ROWS:
+            self.rows = np.sort(np.random.default_rng(0).permutation(self.rows)[:MOST_ROWS])
 
-    def __call__(self, predictions: np.ndarray, rows: np.ndarray | None = None) -> float:
-        """Return the score of predictions for some rows; for all rows if `rows` is None.
+    def score(self, predictions: np.ndarray) -> float:
+        """Return the score of predictions for all rows."""
+        return self._mean(np.arange(len(self._valid.folds)), predictions)
+
+    def score_rows(self, predictions: np.ndarray) -> float:
+        """Return the score of predictions for `rows`."""
+        return self._mean(self.rows, predictions)
+
+    def _mean(self, rows: np.ndarray, predictions: np.ndarray) -> float:
+        """Return the score of predictions for some rows.
 
         Raises:
             InputError: The metric cannot be computed.
         """
-        rows = self._all if rows is None else rows
         folds = self._valid.folds[rows]
         labels = self._valid.labels[rows]
         scores = []
         for fold in np.unique(folds):
             mask = folds == fold
-            scores.append(self._score(labels[mask], predictions[mask]))
+            scores.append(self._score_fold(labels[mask], predictions[mask]))
         return float(np.mean(scores))
 
-    def _score(self, labels: np.ndarray, predictions: np.ndarray) -> float:
+    def _score_fold(self, labels: np.ndarray, predictions: np.ndarray) -> float:
         metric = self.metric
         try:
             value = metrics.score(metric, self._task, labels, predictions)
@@ -174,23 +197,27 @@ class _Scorer:
     def measure_gain(
         self, predictions: list[np.ndarray], minimize: bool, rounds: int
     ) -> Gain | None:
-        """Measure the gain of an ensemble over the best model; see `selection.measure_gain`."""
-        valid = self._valid
-        rows = np.arange(len(valid.folds))
-        if len(rows) > MOST_ROWS and valid.groups is None:
-            rows = np.random.default_rng(0).permutation(rows)[:MOST_ROWS]
-        strata = valid.folds[rows]
+        """Measure the gain of an ensemble over the best model; see `selection.measure_gain`.
+
+        Args:
+            predictions: Predictions of each model for `rows`.
+            minimize: True if smaller scores are better.
+            rounds: Number of rounds of the selection.
+        """
+        rows = self.rows
+        strata = self._valid.folds[rows]
         if self._task in ("binary", "multiclass"):
-            _, codes = np.unique(valid.labels[rows], return_inverse=True)
+            _, codes = np.unique(self._valid.labels[rows], return_inverse=True)
             strata = strata * (codes.max() + 1) + codes
         groups = None
-        if valid.groups is not None:
-            _, groups = np.unique(valid.groups[rows], return_inverse=True)
+        if self._valid.groups is not None:
+            _, groups = np.unique(self._valid.groups[rows], return_inverse=True)
+        count = DIVISIONS if self.is_fast else DIVISIONS_OF_SLOW_METRIC
         try:
             return measure_gain(
-                [prediction[rows] for prediction in predictions],
-                lambda chosen, part: self(part, rows[chosen]),
-                divide(strata, groups, DIVISIONS),
+                predictions,
+                lambda chosen, part: self._mean(rows[chosen], part),
+                divide(strata, groups, count),
                 minimize=minimize,
                 rounds=rounds,
             )

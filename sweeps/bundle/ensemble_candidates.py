@@ -11,9 +11,9 @@ from sweeps.core.errors import BundleError, InputError
 from sweeps.core.files.checkpoint_files import checkpoint_root
 from sweeps.core.files.prediction_files import KeptPredictions, read_predictions
 from sweeps.core.plugins import references
-from sweeps.core.trial import format_trial_id
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.splits.valid_rows import ValidRows
+from sweeps.space.sections.data_models import variant_of
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
@@ -59,7 +59,7 @@ def read_candidates(study_store: StudyStore) -> EnsembleCandidates:
     """Read the predictions that the best trials of a sweep have kept.
 
     These are trials with a model that can be exported. Trials that violate a constraint are left
-    out, and so are trials whose rows of valid are others than those of the best trial.
+    out, and so are trials that read another source of data than the best trial.
 
     Raises:
         InputError: No trial has kept its predictions, and a model.
@@ -68,25 +68,33 @@ def read_candidates(study_store: StudyStore) -> EnsembleCandidates:
     metric = study_store.space.objective.metric
     results = study_store.results()
     best: tuple[DatasetInfo, ValidRows] | None = None
+    best_source = ""
     predictions: dict[SavedModel, np.ndarray] = {}
     problems: dict[str, str] = {}
+    spec = study_store.space.data
+    most = study_store.space.checkpoints.predictions
     for number in ranking.ranked(results.items(), study_store.objectives.minimize):
-        if not results[number].feasible:
+        if len(predictions) == most:
+            break
+        trial = study_store.trial(number)
+        has_load = study_store.space.trainer_of(trial.labels).load is not None
+        if not (has_load and results[number].feasible and ranking.tier(results[number]) == 0):
             continue
-        kept = read_predictions(checkpoint_root(study_store.folder, format_trial_id(number)))
+        kept = read_predictions(checkpoint_root(study_store.folder, trial.id))
         model = saved_model(study_store, number)
-        if kept is None or model is None or _load_of(study_store, number) is None:
+        if kept is None or model is None:
             continue
         if kept.step != model.step:
             problems[model.trial_id] = "it has no predictions of its best model"
             continue
-        data = study_store.trial(number).data
-        valid = prepared.load_valid(data)
+        valid = prepared.load_valid(trial.data)
         if valid is None:
             continue
+        source = variant_of(spec, trial.data).source
         if best is None:
-            best = prepared.load_info(data), valid
-        if not _are_same(valid, best[1]):
+            best = prepared.load_info(trial.data), valid
+            best_source = source
+        if source != best_source:
             problems[model.trial_id] = "its trial read another source of data"
             continue
         try:
@@ -102,17 +110,6 @@ def read_candidates(study_store: StudyStore) -> EnsembleCandidates:
     return EnsembleCandidates(*best, predictions, problems)
 
 
-def _load_of(study_store: StudyStore, number: int) -> str | None:
-    """Return the function that loads a trial's model; None if the trainer has none."""
-    trainers = study_store.space.trainers
-    return trainers[study_store.states[number].trial.trainer].load
-
-
-def _are_same(one: ValidRows, other: ValidRows) -> bool:
-    """Return whether two data variants have the same rows of valid in the same order."""
-    return np.array_equal(one.labels, other.labels) and np.array_equal(one.folds, other.folds)
-
-
 def _to_numbers(
     kept: KeptPredictions, valid: ValidRows, metric: str, info: DatasetInfo
 ) -> np.ndarray:
@@ -122,9 +119,11 @@ def _to_numbers(
         BundleError: The metric needs probabilities and the model predicts classes, or the file has
             not one prediction for each row.
     """
+    shapes = {fold.shape[1:] for fold in kept.folds}
+    rows = sum(len(fold) for fold in kept.folds)
+    if len(shapes) != 1 or rows != len(valid.folds):
+        raise BundleError("its predictions do not fit the rows of valid, or each other")
     output = np.concatenate(kept.folds)
-    if len(output) != len(valid.folds):
-        raise BundleError("its predictions do not fit the rows of valid")
     classes = len(info.classes or ())
     only_classes = has_only_classes(output, info.task, classes)
     if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):

@@ -13,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
 )
 
@@ -21,19 +20,19 @@ from sweeps.core.files.json_files import read_json_object
 from sweeps.core.files.sweep_folder import MANIFEST, SweepFolder
 from sweeps.core.json_values import FiniteNumber, PrintableText
 
+from .manifest import total_weights
+
 Id = Annotated[str, Field(pattern=r"^[0-9]{4,9}$")]
 Weight = Annotated[int, Field(ge=1, le=10**6)]
 
 
-def _weights(members: list[dict[str, Any]]) -> dict[JsonValue, JsonValue]:
+def _weights(members: list[dict[str, Any]]) -> dict[str, int]:
     """Return the weight of each trial: the sum over the models of its folds."""
-    weights: dict[JsonValue, Any] = {}
     try:
-        for member in members:
-            weights[member["trial"]] = weights.get(member["trial"], 0) + member["weight"]
+        pairs = [(member["trial"], member["weight"]) for member in members]
+        return total_weights(pairs)
     except (TypeError, KeyError):
         raise ValueError("must be a list of members") from None
-    return weights
 
 
 class EnsembleSummary(BaseModel):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,11 +90,20 @@ class Member(BaseModel):
 
 
 def weights_of(members: Sequence[Member]) -> dict[str, int]:
-    """Return the weight of each trial: the sum over its models, without a common divisor."""
+    """Return the weight of each trial; see `total_weights`."""
+    return total_weights((member.trial, member.weight) for member in members)
+
+
+def total_weights(models: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the weight of each trial: the sum over its models, without a common divisor.
+
+    Args:
+        models: The trial and the weight of each model.
+    """
     totals: dict[str, int] = {}
-    for member in members:
-        totals[member.trial] = totals.get(member.trial, 0) + member.weight
-    divisor = math.gcd(*totals.values())
+    for trial, weight in models:
+        totals[trial] = totals.get(trial, 0) + weight
+    divisor = math.gcd(*totals.values()) or 1
     return {trial: total // divisor for trial, total in totals.items()}
 
 

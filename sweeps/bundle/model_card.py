@@ -119,8 +119,8 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
         f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} "
         f"rounds, from {len(about['candidates'])} "
         "models of the sweep. Each round added the model with which the average scored best "
-        "(Caruana et al., 2004). The choice looked at "
-        "valid, so the scores on valid are optimistic. The scores on test are not."
+        "(Caruana et al., 2004). The choice looked at valid, so the scores on valid are optimistic."
+        f"{' The scores on test are not.' if facts['test'] is not None else ''}"
     )
 
 

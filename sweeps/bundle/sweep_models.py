@@ -81,7 +81,7 @@ class SweepModels:
     def open_searched(self, model: SavedModel, opened: contextlib.ExitStack) -> list[ModelFiles]:
         """Return the model that a trial of the search has saved.
 
-        After a cross-validation, these are the models of all folds.
+        After a cross-validation, these are the models of all folds that the trial has trained.
 
         Args:
             model: The model.
@@ -93,12 +93,13 @@ class SweepModels:
         """
         trial = self.study_store.trial(model.number)
         checkpoint = opened.enter_context(local_checkpoint(model.source))
+        refuse_special_files(checkpoint)
         if not self.space.data.folds:
             self.check_files(trial, checkpoint)
             chain = self.chain(trial) if self.space.data.is_named else None
             return [ModelFiles(trial, checkpoint, chain)]
         models = []
-        for fold in range(1, self.space.data.folds + 1):
+        for fold in range(1, model.step + 1):  # each fold is a step
             folder = fold_folder(checkpoint, fold)
             if not folder.is_dir():
                 raise BundleError(

@@ -45,7 +45,7 @@ class Deadline:
         slots: Number of models that train side by side, each as slowly as a trial.
         members: Largest number of trials in the bundle.
         folds: Number of models of each trial; 0 without a cross-validation.
-        seconds: Seconds of the whole command.
+        seconds: Seconds from the end of the start to `end`.
     """
 
     end: float

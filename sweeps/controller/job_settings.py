@@ -11,6 +11,7 @@ from sweeps.execution.messages import Job
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.scheduler import rung_set
 from sweeps.space import Space
+from sweeps.space.sections.average_problem import prediction_problem
 from sweeps.study.objectives import Objectives
 
 from .session_secrets import secret_names
@@ -60,9 +61,9 @@ def job_of(space: Space, folder: Path, cluster: RayConnection, secrets: Mapping[
 
 
 def keeps_predictions(space: Space) -> bool:
-    """Return True if complete trials keep their predictions for the rows of valid."""
-    data = space.data
-    return data.is_named and data.ingest != "stream" and space.checkpoints.predictions > 0
+    """Return True if trials keep their predictions for valid, and models are chosen with them."""
+    has_use = prediction_problem(space.objectives, space.data) is None
+    return has_use and space.checkpoints.predictions > 0
 
 
 def stream_settings(space: Space, cluster: RayConnection) -> StreamSettings | None:

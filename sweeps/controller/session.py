@@ -53,8 +53,10 @@ class JobChanges(TypedDict, total=False):
     Attributes:
         rungs: Steps at which the pool asks whether a trial continues.
         tracking: MLflow tracking URI for the loops of trials; None without MLflow.
+        keeps_predictions: True if trials keep their predictions for valid.
     """
 
+    keeps_predictions: bool
     rungs: frozenset[int]
     tracking: str | None
 

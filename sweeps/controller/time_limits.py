@@ -26,7 +26,7 @@ class TimeLimits:
         # the best. This is not computed again, so that the end of the search does not move.
         self._leader: tuple[str, bool] | None = None
         # The number of ended trials, and the training seconds of the best of them
-        self._next_best: tuple[int, list[float]] = (0, [])
+        self._next_best: tuple[int, list[float]] = (-1, [])
 
     def reached(self, now: float) -> str | None:
         """Return the time limit that the sweep has reached; None if it has reached none.

@@ -44,17 +44,21 @@ def auc(y: np.ndarray, p: np.ndarray) -> float:
     a class does not occur in the labels.
     """
     import numpy as np
-    from sklearn.metrics import roc_auc_score
+    from scipy.stats import rankdata
 
     classes = [1] if p.shape[1] == 2 else range(p.shape[1])
-    if any((y == c).all() or not (y == c).any() for c in classes):
-        return float("nan")
-    return float(
-        np.average(
-            [roc_auc_score(y == c, p[:, c]) for c in classes],
-            weights=[(y == c).sum() for c in classes],
-        )
-    )
+    areas = []
+    counts = []
+    for c in classes:
+        inside = int((y == c).sum())
+        outside = len(y) - inside
+        if not inside or not outside:
+            return float("nan")
+        # The statistic of Mann and Whitney; faster than scikit-learn, which checks its arguments.
+        ranks = rankdata(p[:, c])[y == c].sum()
+        areas.append((ranks - inside * (inside + 1) / 2) / (inside * outside))
+        counts.append(inside)
+    return float(np.average(areas, weights=counts))
 
 
 def f1(y: np.ndarray, p: np.ndarray) -> float:
@@ -63,16 +67,16 @@ def f1(y: np.ndarray, p: np.ndarray) -> float:
     With more than two classes, return the mean of the F1 scores of all classes that occur in the
     labels or the predictions.
     """
-    from sklearn.metrics import f1_score
+    import numpy as np
 
-    return float(
-        f1_score(
-            y,
-            predicted_class(p),
-            average="binary" if p.shape[1] == 2 else "macro",
-            zero_division=0.0,
-        )
-    )
+    predicted = predicted_class(p)
+    classes = [1] if p.shape[1] == 2 else np.union1d(y, predicted)
+    scores = []
+    for c in classes:
+        both = 2 * int(((y == c) & (predicted == c)).sum())
+        total = int((y == c).sum()) + int((predicted == c).sum())
+        scores.append(both / total if total else 0.0)
+    return float(np.mean(scores))
 
 
 def mse(y: np.ndarray, p: np.ndarray) -> float:

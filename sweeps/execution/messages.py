@@ -63,7 +63,7 @@ class Job:
             seconds.
         folds: Number of folds of a cross-validation: the loop runs once for each fold, and each
             fold is one step of the trial. 0 without a cross-validation.
-        keeps_predictions: True if complete trials keep the predictions of their model for valid.
+        keeps_predictions: True if trials keep the predictions of their model for valid.
         stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the
             data is in memory.
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -36,9 +35,6 @@ from sweeps.study.states import TrialState, lineage_text
 from sweeps.study.trial_building import recorded_trial
 
 from .train_trials import train_trials
-
-if TYPE_CHECKING:
-    pass
 
 # (step, metrics) of each report of a trial.
 Reports = tuple[tuple[int, Mapping[str, float]], ...]
@@ -163,7 +159,7 @@ def rerun(
             scratch,
             roots,
             address,
-            job={"rungs": _early_stop(original)},
+            job={"rungs": _early_stop(original), "keeps_predictions": False},
             share=share,
             fingerprint=study.data,
         ) as session,

@@ -65,11 +65,11 @@ def train_trials(
     results: dict[int, tuple[TrialState, Ended]] = {}
     while pending:
         ready, _ = ray.wait([*pending, life], timeout=LOOK_EVERY)
+        if (reason := why_stop()) is not None:
+            for trial in pending.values():
+                pool.stop.remote(trial.id)
+            return results, reason
         if not ready:
-            if (reason := why_stop()) is not None:
-                for trial in pending.values():
-                    pool.stop.remote(trial.id)
-                return results, reason
             continue
         update = _update_of(session, ready[0])
         trial = pending.pop(ready[0])

@@ -76,6 +76,7 @@ def train_again(
     study_store: StudyStore,
     numbers: Sequence[int],
     why_stop: Callable[[], str | None] = lambda: None,
+    some: bool = False,
 ) -> Iterator[dict[int, Refitted]]:
     """Train trials again, side by side, on the rows of several splits.
 
@@ -94,6 +95,7 @@ def train_again(
         study_store: The sweep's study.
         numbers: Numbers of the trials, at least one.
         why_stop: See `train_trials`. Trials that have ended before are in the result.
+        some: True if the new models of some of the trials are enough.
 
     Yields:
         The new models by the number of the trial, at least one. Their files exist until the `with`
@@ -135,7 +137,7 @@ def train_again(
                 sum(rows[name] for name in counted),
                 splits=splits,
             )
-        if not refitted:
+        if errors and not (some and refitted):
             raise errors[0]
         yield refitted
 

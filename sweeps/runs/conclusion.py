@@ -55,7 +55,7 @@ def conclude(
 
     Args:
         controller: The controller of the search.
-        session: The session of the search. Its workers are closed.
+        session: The session of the search. Its workers are closed before the bundle is written.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """

@@ -7,10 +7,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from sweeps.core import clock
-from sweeps.core.errors import InputError, SweepFailed, SweepsError
+from sweeps.core.errors import InputError, SweepFailed, SweepsError, first_line
+from sweeps.core.resources import COSTS
 from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import shell_command
+from sweeps.core.trial import format_trial_id
 from sweeps.space.python.saved_space import roots_of
+from sweeps.study import ranking
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble import EnsembleChoice
@@ -27,7 +30,7 @@ class FinalModel:
 
     Attributes:
         controller: The controller of the search.
-        session: The session of the search. Its workers are closed.
+        session: The session of the search. Its workers are closed before the bundle is written.
         number: Number of the best trial.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
     """
@@ -56,14 +59,23 @@ class FinalModel:
         space = self.controller.space
         if space.bundle.ensemble == 1:
             return None, ()
+        if constrained := [c.metric for c in space.constraints if c.metric not in COSTS]:
+            metrics = ", ".join(constrained)
+            return None, (f"the model is no average: its {metrics} would be unknown",)
         self.controller.publish_stage("choosing an ensemble")
         self.session.await_stopped()
         try:
             choice = ensemble.choose(self.controller.study_store, space.bundle.ensemble)
         except InputError as e:
             return None, (f"the model is no average: {e.problems[0].text}",)
+        except Exception as e:  # The best trial is exported in any case.
+            log.exception("no ensemble was chosen")
+            return None, (f"the model is no average: {type(e).__name__}: {first_line(e)}",)
         if len(choice.weights) == 1:
             return None, ("no average of models is better than the best trial alone",)
+        if self._is_ahead_of(choice):
+            text = "the best trial is better, and has no predictions that can be averaged"
+            return None, (f"the model is no average: {text}",)
         if choice.gain is None or not choice.gain.is_clear:
             amount = ""
             if choice.gain is not None:
@@ -72,6 +84,18 @@ class FinalModel:
                 f"the model is no average: none is clearly better than the best trial{amount}",
             )
         return choice, ()
+
+    def _is_ahead_of(self, choice: EnsembleChoice) -> bool:
+        """Return whether the best trial was no candidate, can be exported, and is better."""
+        from sweeps.bundle.trial_choice import saved_model
+
+        store = self.controller.study_store
+        if format_trial_id(self.number) in choice.facts["candidates"]:
+            return False
+        if saved_model(store, self.number) is None:
+            return False
+        value = store.results()[self.number].value
+        return ranking.beats(value, choice.value, store.minimize)
 
     def _export_trained(self, choice: EnsembleChoice | None) -> Exported:
         """Export the best trial, or the members of an average.
@@ -91,25 +115,32 @@ class FinalModel:
         store = self.controller.study_store
         why_stop = self.controller.why_no_training
         error: SweepsError
+        verb = "were" if choice else "was"
         try:
             reason = why_stop()
             if reason is not None:
                 raise SweepFailed(reason)
-            with trial_refit.train_again(self.session, store, numbers, why_stop) as refitted:
+            with trial_refit.train_again(
+                self.session, store, numbers, why_stop, some=choice is not None
+            ) as refitted:
                 exported = self._write(choice, refitted)
             if exported.error is None:
                 return exported
             error = exported.error
         except SweepsError as e:
             error = e
-        log.warning("the %s was not trained on all rows: %s", noun, error)
+        log.warning("the %s %s not trained on all rows: %s", noun, verb, error)
         exported = self._write(choice, {})
+        if exported.bundle is None and exported.checkpoint is None:
+            return exported
         last_line = str(error).strip().splitlines()[-1]
         folder = sweep_argument(self.controller.folder)
         command = f"{shell_command('sweeps')} export {folder} --refit"
+        if choice is not None:
+            command += f" --ensemble {self.controller.space.bundle.ensemble}"
         note = (
-            f"the exported model is that of the search, because the {noun} was not trained on all "
-            f"rows ({last_line}); `{command}` does this"
+            f"the exported model is that of the search, because the {noun} {verb} not trained on "
+            f"all rows ({last_line}); `{command}` does this"
         )
         return dataclasses.replace(exported, notes=(*exported.notes, note))
 
@@ -140,9 +171,13 @@ class FinalModel:
         space = self.controller.space
         models = SweepModels(self.controller.study_store, space, roots_of(space), self.trust)
         folder = self.controller.folder
+        failed = ""
         if choice is not None:
             exported = export.export_ensemble(models, choice, folder, refitted)
             if exported.error is None:
                 return exported
-            log.warning("the ensemble was not exported: %s", exported.error)
-        return export.export_trial(models, self.number, folder, refitted.get(self.number))
+            failed = f"the model is no average, because its export failed: {exported.error}"
+        single = export.export_trial(models, self.number, folder, refitted.get(self.number))
+        if failed:
+            return dataclasses.replace(single, notes=(*single.notes, failed))
+        return single

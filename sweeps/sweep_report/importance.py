@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -118,6 +119,8 @@ def study_of(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    # Parameters of a trainer that few trials have are rare, not wrong.
+    warnings.filterwarnings("ignore", message="Some regimes for parameter")
     study = optuna.create_study(direction="minimize" if minimize else "maximize")
     distributions = {}
     for d in dimensions:

@@ -98,6 +98,9 @@ def format_sweep(
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best["test"] is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
+    if best and (average := best.get("ensemble")):
+        trials = count_noun(len(average["members"]), "trial")
+        facts.append(("average", f"{scores(average['value'], average['test'])} ({trials})"))
     if importance is not None and importance.shares:
         facts.append(("importance", format_importance(importance)))
     if result is not None:

@@ -49,6 +49,16 @@ def test_damaged_predictions_count_as_missing(tmp_path: Path, content: bytes) ->
     assert read_predictions(str(tmp_path)) is None
 
 
+def test_an_array_or_an_archive_without_folds_counts_as_missing(tmp_path: Path) -> None:
+    for content in ({"step": np.int64(1)}, {"step": np.arange(2), "fold_0": np.zeros(2)}):
+        with open(tmp_path / PREDICTIONS, "wb") as file:
+            np.savez(file, allow_pickle=False, **content)
+        assert read_predictions(str(tmp_path)) is None
+    with open(tmp_path / PREDICTIONS, "wb") as file:
+        np.save(file, np.zeros(3))
+    assert read_predictions(str(tmp_path)) is None
+
+
 def test_pickled_predictions_are_not_loaded(tmp_path: Path) -> None:
     with open(tmp_path / PREDICTIONS, "wb") as file:
         np.savez(file, step=np.int64(1), fold_0=np.array([object()], dtype=object))

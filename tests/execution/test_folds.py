@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
+import pytest
+import ray.train
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core import loop_context
 from sweeps.core.best_step import StepOrder
 from sweeps.core.loop_context import BEST_FOLD_STEP
-from sweeps.execution.worker.fold_runs import mean_of, result_of
+from sweeps.execution.worker.fold_runs import FoldRun, mean_of, result_of
+from tests.execution.test_row_runs import Session, current
 
 NUMBERS = st.floats(-100, 100)
 STEPS = (1, 2, 3, 5, 8, 13, 21, 34)
@@ -48,3 +54,27 @@ def test_the_mean_is_over_all_folds(values: Any) -> None:
     )
     assert mean["loss"] == math.fsum(values) / len(values)
     assert ("first" in mean) == (len(values) == 1)
+
+
+@pytest.mark.parametrize("minimize", [True, False])
+def test_the_copy_of_a_fold_has_the_best_model(
+    minimize: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = Session()
+    session.job = dataclasses.replace(session.job, goal="minimize" if minimize else "maximize")
+    fold = FoldRun(session, session.cache, tmp_path / "copy")
+    (tmp_path / "reported").mkdir()
+    values = (2.0, 0.5, 1.0) if minimize else (0.5, 2.0, 1.0)
+
+    def train(run: Any) -> None:
+        for step, value in enumerate(values, 1):
+            (tmp_path / "reported" / "model").write_text(str(step))
+            loop_context.report_predictions([step])
+            checkpoint = ray.train.Checkpoint.from_directory(str(tmp_path / "reported"))
+            run.report({"loss": value}, checkpoint)
+
+    fold.run(current(), train, "in fold 1 of 2")
+    assert (tmp_path / "copy" / "model").read_text() == "2" and fold.model_step == 2
+    assert fold.predictions is not None and fold.predictions.tolist() == [2]
+    assert result_of(fold.metrics, session.job.order)["loss"] == values[1]

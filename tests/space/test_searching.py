@@ -191,8 +191,8 @@ INVALID = [
         | {"checkpoints": "{predictions: 1}"}
         | {"objective": "{metric: valid-logloss, goal: minimize}"},
         (
-            "bundle.ensemble: chooses models by their predictions for valid; "
-            "`checkpoints.predictions` is 1, but must be at least 2"
+            "bundle.ensemble: averages models of several trials, chosen by their predictions for "
+            "valid; `checkpoints.predictions` is 1, but must be at least 2"
         ),
     ),
     (ALL | {"bundle": "{train_on: both}"}, "bundle.train_on: must be train or all, got both"),

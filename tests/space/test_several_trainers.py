@@ -225,3 +225,15 @@ def test_functions_of_a_script_may_be_several_trainers(tmp_path: Path) -> None:
         "params.first_loop.x",
         "params.other.x",
     ]
+
+
+def test_parameter_of_another_trainer_is_refused_where_others_are_allowed(write: Write) -> None:
+    head = HEAD.replace(f"[xgboost, {TREES}]", "[xgboost, catboost]")
+    params = "{xgboost: {depth: 4, eta: 0.1}, catboost: {depth: 4, eta: 0.1}}"
+    with pytest.raises(InputError) as raised:
+        load(write(f"{head}\nspace: {{params: {params}}}\n"))
+    (problem,) = raised.value.problems
+    assert problem.text.startswith("params.xgboost.depth: is not a parameter of xgboost; ")
+    assert problem.text.endswith(
+        "it is a parameter of catboost; move it to `space.params.catboost`"
+    )

@@ -2,6 +2,7 @@
 
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,19 @@ from .sweep_folder import PREDICTIONS
 # Name of the array with the step, and the beginning of the names of the other arrays.
 _STEP = "step"
 _FOLD = "fold_"
+# Trials do not keep predictions with more bytes.
+MOST_BYTES = 64 << 20
+# Errors that a damaged file raises, also one that says that it is huge
+_DAMAGE = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -56,14 +70,15 @@ def read_predictions(root: str) -> KeptPredictions | None:
 
 
 def _read(file: Path) -> KeptPredictions | None:
-    if not file.is_file():
+    if not file.is_file() or file.stat().st_size > 2 * MOST_BYTES:
         return None
     try:
         with np.load(file, allow_pickle=False) as arrays:
             folds = tuple(arrays[f"{_FOLD}{number}"] for number in range(len(arrays) - 1))
-            return KeptPredictions(int(arrays[_STEP]), folds)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            step = int(arrays[_STEP])
+    except _DAMAGE:
         return None
+    return KeptPredictions(step, folds) if folds else None
 
 
 def delete_predictions(root: str) -> None:

@@ -91,17 +91,6 @@ def rows_of_rank(dataset: ray.data.Dataset, ranks: int, rank: int) -> ray.data.D
     return rows
 
 
-def copy_table(table: pa.Table) -> pa.Table:
-    """Return a table with the same rows in new memory.
-
-    The memory of the given table may belong to Ray, which frees it when it ends.
-    """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return pa.ipc.open_stream(sink.getvalue()).read_all()
-
-
 def split_equally(table: pa.Table, ranks: int) -> list[pa.Table]:
     """Split a table into k tables of exactly n // k rows, one for each rank of a gang.
 

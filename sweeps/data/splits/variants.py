@@ -18,7 +18,6 @@ from sweeps.core.label_columns import label_columns
 from sweeps.data.checks.label_checks import check_same_task
 from sweeps.data.checks.named_columns import check_dropped, split_columns
 from sweeps.data.columns.hashing import hash_of
-from sweeps.data.columns.tables import copy_table
 from sweeps.data.columns.weights import check_class_weight
 from sweeps.data.load_data import load_splits
 from sweeps.space.sections.data_models import variant_of
@@ -153,15 +152,6 @@ class DataVariants(Variants["Splits"]):
         whole = self.splits(data)
         share = variant_of(self.spec, data).rows
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
-
-    def copy_rows(self) -> None:
-        """Copy all rows to new memory.
-
-        Rows that Ray has read may be views of its object store, and are lost when Ray ends.
-        """
-        for key, whole in self.sources.items():
-            copies: dict[str, Any] = {name: copy_table(part) for name, part in whole.parts.items()}
-            self.sources[key] = replace(whole, **copies)
 
     def _read(self, variant: DataSpec) -> Splits:
         # The tuned keys are applied to the rows of each variant later.

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import ray.train
 
+from sweeps.core import loop_context
 from sweeps.core.best_step import StepOrder
 from sweeps.core.files.checkpoint_files import fold_folder
 from sweeps.core.loop_context import BEST_FOLD_STEP, Current
@@ -25,6 +26,25 @@ from .trial_session import TrialSession
 
 # The file of a checkpoint with the results of the folds so far
 RESULTS_FILE = "folds.json"
+
+
+class FoldRun(RankLoop):
+    """One run of the loop on a fold, on one rank. The copy has the best model.
+
+    Attributes:
+        predictions: What the loop had passed to `report_predictions` before this checkpoint.
+    """
+
+    predictions: np.ndarray | None = None
+
+    def _keeps(self, model_step: int) -> bool:
+        """Return whether the new model is at least as good as that of the copy."""
+        key = self.job.order.key
+        kept = self.model_step
+        is_best = kept is None or key(self.metrics[model_step]) <= key(self.metrics[kept])
+        if is_best:
+            self.predictions = loop_context.current().predictions
+        return is_best
 
 
 def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop], None]) -> None:
@@ -43,10 +63,11 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[RankLoop
         results, finals = _restore(session, scratch)
         for number in range(len(results) + 1, session.job.folds + 1):
             data = session.cache.folds[number - 1]
-            fold = RankLoop(session, data, fold_folder(scratch, number))
+            fold = FoldRun(session, data, fold_folder(scratch, number))
             done = fold.run(current, train, f"in fold {number} of {session.job.folds}")
-            if done.predictions is not None:
-                np.save(reported_file(scratch, number), done.predictions)
+            predictions = fold.predictions if fold.model_step else done.predictions
+            if predictions is not None and session.rank == 0:
+                np.save(reported_file(scratch, number), predictions)
             finals.append(done.final)
             results.append(result_of(fold.metrics, session.job.order))
             current.final = mean_of(finals)

@@ -105,7 +105,7 @@ class RankLoop:
         return len(self.metrics)
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
-        """Record a report of the loop, and keep a copy of the checkpoint.
+        """Record a report of the loop, and keep a copy of the checkpoint if `_keeps` agrees.
 
         The copy replaces the previous checkpoint of this run.
         """
@@ -113,13 +113,20 @@ class RankLoop:
         self.metrics[step] = self._session.admit(metrics, step)
         if checkpoint is None:
             return
-        shutil.rmtree(self._latest, ignore_errors=True)
         with checkpoint.as_directory() as folder:
+            note = Path(folder, CHECKPOINT_NOTE)
+            noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
+            # A loop may count its steps in another way.
+            model_step = noted if noted in self.metrics else step
+            if not self._keeps(model_step):
+                return
+            shutil.rmtree(self._latest, ignore_errors=True)
             shutil.copytree(folder, self._latest)
-        note = self._latest / CHECKPOINT_NOTE
-        noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
-        # A loop may count its steps in another way.
-        self.model_step = noted if noted in self.metrics else step
+        self.model_step = model_step
+
+    def _keeps(self, model_step: int) -> bool:
+        """Return whether a new checkpoint with the model of this step replaces the copy."""
+        return True
 
     @property
     def checkpoint_folder(self) -> Path | None:

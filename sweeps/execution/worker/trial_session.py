@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import ray.train
 from ray.data import DataIterator
 
+from sweeps.core import loop_context
 from sweeps.core.best_step import UNKNOWN
 from sweeps.core.errors import shorten
 from sweeps.core.files.checkpoint_files import checkpoint_root_in, local_checkpoint
@@ -54,6 +56,7 @@ class TrialSession:
             trial.
         reports: Number of reports in this attempt.
         best: The checkpoint with the best model of this attempt; None if there is none.
+        best_predictions: What the loop had passed to `report_predictions` before this checkpoint.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several
             workers; else None.
     """
@@ -71,6 +74,7 @@ class TrialSession:
         self.stops = False
         self.reports = 0
         self.best: Checkpoint | None = None
+        self.best_predictions: np.ndarray | None = None
         self._keys: dict[int, tuple[int, float]] = {}  # see `StepOrder.key`, by step
         self.train_stream: DataIterator | None = None
         self._lock = threading.Lock()
@@ -134,6 +138,7 @@ class TrialSession:
         self._keys[self.step] = self.job.order.key(numbers)
         if saved is not None and self._key_of(saved) <= self._key_of(self.best):
             self.best = saved
+            self.best_predictions = loop_context.current().predictions
         with self._lock:
             self._recorded_step = self.step
             if saved is not None:
@@ -322,6 +327,10 @@ class TrialSession:
         if checkpoint is None or is_latest_best:
             return UNKNOWN
         return self._keys.get(checkpoint.best_step, UNKNOWN)
+
+    def expect_silence(self) -> None:
+        """Note that the loop has ended, and that the rank reports nothing any more."""
+        self._last_report = math.inf
 
     @property
     def _root(self) -> str:

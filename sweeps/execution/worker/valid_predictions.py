@@ -16,7 +16,7 @@ import pandas as pd
 from sweeps.core.files import stores
 from sweeps.core.files.atomic_files import write_atomically
 from sweeps.core.files.checkpoint_files import checkpoint_root_in, fold_folder
-from sweeps.core.files.prediction_files import KeptPredictions
+from sweeps.core.files.prediction_files import MOST_BYTES, KeptPredictions
 from sweeps.core.files.sweep_folder import PREDICTIONS
 from sweeps.core.label_columns import GROUP_COLUMN, label_columns
 from sweeps.core.loop_context import Current
@@ -29,13 +29,13 @@ from .trial_session import TrialSession
 
 log = logging.getLogger(__name__)
 
-# Predictions with more bytes than this are not kept.
-MOST_BYTES = 64 << 20
 # Number of rows that are predicted at once.
 CHUNK = 8192
 # Predicting may take this many seconds, or this share of the attempt's time if that is more.
 LEAST_SECONDS = 2.0
 MOST_SHARE = 0.05
+# A worker that is stopped at the end of the sweep has less time, because others wait for it.
+SECONDS_WHEN_STOPPED = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,23 @@ def keep_predictions(session: TrialSession, current: Current) -> None:
     If a model cannot predict, the trial keeps no predictions.
 
     Args:
-        session: The session of a trial that is complete, on rank 0.
+        session: The session of a trial that is complete, or that the end of the sweep stops, on
+            rank 0.
         current: What the loop has passed to sweeps.
     """
-    limit = time.monotonic() + max(LEAST_SECONDS, MOST_SHARE * session.seconds)
+    seconds = max(LEAST_SECONDS, MOST_SHARE * session.seconds)
+    limit = time.monotonic() + (SECONDS_WHEN_STOPPED if session.stops else seconds)
+    session.expect_silence()
+    load = session.job.trainer_of(session.assignment.trial).load
     try:
         with session.open_best() as folder:
             models = _models(session, current, folder)
-            arrays = [_predictions(session, model, limit) for model in models]
-        present = [array for array in arrays if array is not None]
-        if len(present) == len(models):
-            step = session.step if session.best is None else session.best.best_step
-            _write(session, KeptPredictions(step, tuple(present)))
-    except Exception as e:  # a user's model may raise anything
+            if any(model.reported is None and not (load and model.folder) for model in models):
+                return
+            arrays = [_predictions(session, model, load, limit) for model in models]
+        step = session.step if session.best is None else session.best.best_step
+        _write(session, KeptPredictions(step, tuple(arrays)))
+    except (Exception, SystemExit) as e:  # a user's model may raise anything
         log.warning("the predictions for valid are not kept: %s: %s", type(e).__name__, e)
 
 
@@ -84,7 +88,8 @@ def _models(session: TrialSession, current: Current, folder: Path | None) -> lis
         folder: The best checkpoint; None if there is none.
     """
     if not session.job.folds or folder is None:
-        return [ValidModel(folder, session.cache, current.predictions)]
+        reported = current.predictions if session.best is None else session.best_predictions
+        return [ValidModel(folder, session.cache, reported)]
     models = []
     for number, data in enumerate(session.cache.folds, 1):
         file = reported_file(folder, number)
@@ -94,22 +99,26 @@ def _models(session: TrialSession, current: Current, folder: Path | None) -> lis
     return models
 
 
-def _predictions(session: TrialSession, model: ValidModel, limit: float) -> np.ndarray | None:
+def _predictions(
+    session: TrialSession, model: ValidModel, load: str | None, limit: float
+) -> np.ndarray:
     """Return a model's predictions for all rows of valid.
 
-    Return None if the trial has neither a checkpoint with a model nor reported predictions.
+    Args:
+        session: The session of the trial.
+        model: The model, with reported predictions, or with a checkpoint that `load` loads.
+        load: See `LoopSpec.load`.
+        limit: Time by the monotonic clock at which the predictions must be complete.
 
     Raises:
         ValueError: There is not one prediction for each row, or there are too many numbers.
         TimeoutError: The predictions are not complete at the time `limit`.
     """
-    trainer = session.job.trainer_of(session.assignment.trial)
     predictions = model.reported
     rows = _features(session, model.data)
     if predictions is None:
-        if trainer.load is None or model.folder is None:
-            return None
-        loaded = references.resolve(trainer.load)(str(model.folder))
+        assert load is not None, "a model without `load` has reported predictions"
+        loaded = references.resolve(load)(str(model.folder))
         predictions = _predict(loaded, rows, limit)
     if len(predictions) != len(rows):
         text = f"there are {len(predictions)} predictions for the {len(rows)} rows of valid"

@@ -94,18 +94,20 @@ class ConsistencyChecks:
     def check_bundle(self, data: DataSpec | None) -> None:
         """Add a problem for each reason why the bundle cannot have the models that it asks for."""
         bundle = self.search_sections.bundle
-        if bundle.ensemble > 1 and data is not None:
+        if bundle.ensemble > 1 and data is not None and self.trainers:
             # Not at the top: the module imports the metrics, and most files have no average.
             from sweeps.space.sections.average_problem import average_problem
 
             objectives = self.search_sections.objectives
             problem = average_problem(objectives, data, self.trainers.values())
-            if problem is None and self.search_sections.checkpoints.predictions < 2:
-                kept = self.search_sections.checkpoints.predictions
-                problem = (
-                    "chooses models by their predictions for valid; `checkpoints.predictions` is "
-                    f"{kept}, but must be at least 2"
-                )
+            checkpoints = self.search_sections.checkpoints
+            for key in ("predictions", "top"):
+                kept = getattr(checkpoints, key)
+                if problem is None and kept is not None and kept < 2:
+                    problem = (
+                        "averages models of several trials, chosen by their predictions for valid; "
+                        f"`checkpoints.{key}` is {kept}, but must be at least 2"
+                    )
             if problem is not None:
                 self.root.wrong_inside("bundle.ensemble", problem)
         if self.search_sections.bundle.train_on == "train":

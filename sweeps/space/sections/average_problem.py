@@ -1,4 +1,4 @@
-"""Why the models of a sweep cannot be averaged."""
+"""Why the models of a sweep cannot be averaged, or scored by their predictions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,12 +18,20 @@ def average_problem(
 
     Return None if they can.
     """
-    metric = objectives[0].metric
     if all(trainer.load is None for trainer in trainers):
         return (
             "needs the key `load` of the trainer, a function that loads a model from a "
             "checkpoint; add it, and run the sweep again"
         )
+    return prediction_problem(objectives, data)
+
+
+def prediction_problem(objectives: Sequence[Objective], data: DataSpec) -> str | None:
+    """Return why the objective cannot be computed from predictions for the rows of valid.
+
+    Return None if it can.
+    """
+    metric = objectives[0].metric
     if not data.is_named or not data.labels:
         return (
             "needs the labelled rows of valid, which sweeps knows only if the space file has the "

@@ -182,11 +182,18 @@ class SpaceParser(ChainParser):
         if has_quantiles or "MultiQuantile" in str(node.plain()):
             text = "a model predicts one quantile; give one, and run a sweep for each of the others"
             node.wrong(f"{text}, got {node.show()}")
-        elif name in known:
+            return
+        if name in known:
             self.check_values(known[name], node, template)
-        elif not trainer.definition.additional_parameters or closest(name, known, cutoff=0.8):
-            others = {label: each for label, each in self.trainers.items() if each is not trainer}
-            owned = any(name in each.definition.parameters for each in others.values())
+            return
+        others = {label: each for label, each in self.trainers.items() if each is not trainer}
+        owned = any(name in each.definition.parameters for each in others.values())
+        is_refused = (
+            not trainer.definition.additional_parameters
+            or owned
+            or closest(name, known, cutoff=0.8)
+        )
+        if is_refused and name not in trainer.definition.aliases:
             listed = None
             hidden = len(known) - MOST_NAMES
             if hidden > 0:
