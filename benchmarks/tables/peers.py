@@ -31,6 +31,9 @@ class Tool:
         packages: Packages whose versions are recorded.
         is_peer: True if the tool has an environment of its own.
         takes_time: False if the tool takes no time budget.
+        preset: Preset of AutoGluon.
+        environment: Name of the environment; "" for the name of the tool.
+        is_extra: True if the tool runs only if it is named.
     """
 
     name: str
@@ -38,6 +41,13 @@ class Tool:
     packages: tuple[str, ...]
     is_peer: bool = False
     takes_time: bool = True
+    preset: str = ""
+    environment: str = ""
+    is_extra: bool = False
+
+    def folder(self, peers: Path) -> Path:
+        """Return the folder of the tool's environment."""
+        return peers / (self.environment or self.name)
 
     def python(self, peers: Path | None) -> Path:
         """Return the Python of the tool's environment.
@@ -49,25 +59,31 @@ class Tool:
             return Path(sys.executable)
         if peers is None:
             raise MissingEnvironment(f"{self.name} needs --peers FOLDER, the folder of `peers`")
-        if not (peers / self.name / "ready").exists():
+        folder = self.folder(peers)
+        if not (folder / "ready").exists():
             raise MissingEnvironment(
-                f"{peers / self.name} is no environment; "
+                f"{folder} is no environment; "
                 f"make it: python -m benchmarks tables peers --peers {peers}"
             )
-        return peers / self.name / "bin" / "python"
+        return folder / "bin" / "python"
 
 
 DEFAULT = "xgboost_default"
+AUTOGLUON = ("autogluon.tabular", "lightgbm", "catboost", "xgboost-cpu", "torch")
 TOOLS = {
     tool.name: tool
     for tool in (
         Tool("sweeps", "sweeps_commands", ("xgboost", "ray", "optuna")),
         Tool("flaml", "flaml_automl", ("flaml", "lightgbm", "xgboost"), is_peer=True),
+        Tool("autogluon", "autogluon_tabular", AUTOGLUON, is_peer=True, preset="medium_quality"),
         Tool(
-            "autogluon",
+            "autogluon_high",
             "autogluon_tabular",
-            ("autogluon.tabular", "lightgbm", "catboost", "xgboost-cpu", "torch"),
+            AUTOGLUON,
             is_peer=True,
+            preset="high_quality",
+            environment="autogluon",
+            is_extra=True,
         ),
         Tool("loop", "optuna_loop", ("xgboost", "optuna")),
         Tool(DEFAULT, "xgboost_defaults", ("xgboost",), takes_time=False),
@@ -78,8 +94,8 @@ TOOLS = {
 def make_environments(peers: Path) -> None:
     """Make the environments of the peers that are missing."""
     for tool in TOOLS.values():
-        folder = peers / tool.name
-        if not tool.is_peer or (folder / "ready").exists():
+        folder = tool.folder(peers)
+        if not tool.is_peer or tool.is_extra or (folder / "ready").exists():
             continue
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]

@@ -102,6 +102,7 @@ def run_cell(cell: Cell, table: Table, options: Options, split: Path, work: Path
         folder=str(work),
         predictions=str(work / "predictions.csv"),
         overrides=options.overrides,
+        preset=tool.preset,
     )
     trained = run_verb("train", tool, job, options, TIMES * cell.budget + GRACE)
     cell = replace(

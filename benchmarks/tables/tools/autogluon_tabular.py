@@ -23,7 +23,7 @@ def train(job: Job) -> None:
         path=str(Path(job.folder, MODEL)),
         verbosity=1,
     )
-    predictor.fit(pd.read_csv(job.train), time_limit=job.seconds_left, presets="medium_quality")
+    predictor.fit(pd.read_csv(job.train), time_limit=job.seconds_left, presets=job.preset)
 
 
 def predict(job: Job) -> None:

@@ -28,6 +28,7 @@ class Job:
         predictions: CSV file to write: a column of probabilities for each class, or one column of
             numbers.
         overrides: Arguments of `--set` for `sweeps run`.
+        preset: Preset of AutoGluon; "" for other tools.
     """
 
     train: str
@@ -39,6 +40,7 @@ class Job:
     folder: str
     predictions: str
     overrides: tuple[str, ...] = ()
+    preset: str = ""
 
     @property
     def seconds_left(self) -> float:
