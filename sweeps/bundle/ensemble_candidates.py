@@ -104,8 +104,8 @@ def read_candidates(study_store: StudyStore) -> EnsembleCandidates:
     if best is None:
         raise InputError(
             OPTION,
-            "no trial of this sweep has kept its predictions for valid and a model; keep "
-            "predictions (`checkpoints.predictions`), and run the sweep again",
+            "no completed trial of this sweep has kept a model and its predictions for valid; keep "
+            "both (`checkpoints`), and let a trial complete",
         )
     return EnsembleCandidates(*best, predictions, problems)
 

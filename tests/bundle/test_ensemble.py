@@ -172,7 +172,7 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
     with pytest.raises(
-        InputError, match="--ensemble: no trial of this sweep has kept its predictions for valid"
+        InputError, match="--ensemble: no completed trial of this sweep has kept a model and its"
     ):
         export(sweep, 2, tmp_path)
 
