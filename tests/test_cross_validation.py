@@ -112,6 +112,7 @@ def test_value_is_fold_mean_and_bundle_averages_the_folds(clean_ray: Any, tmp_pa
     bundle = sweeps.load_bundle(result.bundle)
     np.testing.assert_allclose(bundle.predict(rows)["prediction"], averaged, rtol=1e-6)
     assert bundle.manifest.training["trial"] == result.best["trial"]
+    assert "(average of the models of 4 folds; " in invoke("show", result.dir).stdout
     card = (result.bundle / "README.md").read_text()
     assert "the average of the models of 4 folds" in card and "rows a second" in card
     kept = read_predictions(str(result.dir / "trials" / result.best["trial"]))

@@ -208,6 +208,7 @@ def _export_bundle(
     if files[0].fold is not None:
         member = TrainedMember(files, 1, own_facts)
         path = write_average(target, models, [member], facts)
+        best["folds"] = len(files)
     else:
         trained = write.TrainedModel(files[0].folder, files[0].chain, models.code(trial))
         path = write.write_bundle(

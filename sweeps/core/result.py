@@ -83,6 +83,7 @@ class _Best(TypedDict):
     repeats: NotRequired[_Repeats | None]
     feasible: NotRequired[bool]
     refit: NotRequired[_Refit]
+    folds: NotRequired[Count]
     ensemble: NotRequired[_Ensemble]
     bytes: NotRequired[Count]
     rows_per_second: NotRequired[FiniteNumber | None]
@@ -157,7 +158,8 @@ class SweepResult:
             on the test split), `params`, `preprocessor`, `scaling`, and `data` if the space samples
             it. If the trial was trained again at the end of the sweep, `refit` has the splits
             (`on`), the number of `rows` and the number of `steps` of this training. `value` and
-            `test` are the scores from before. If the bundle averages models of several trials,
+            `test` are the scores from before. If the bundle averages the models of the folds of a
+            cross-validation, `folds` is their number. If the bundle averages models of several trials,
             `ensemble` has the weight of each trial (`members`), the average's `value` on valid and
             score on `test`, its `gain` over the best trial on rows on which it was not chosen, the
             `noise` of this gain, and the number of members that were trained again (`refitted`), on

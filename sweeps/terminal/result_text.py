@@ -74,13 +74,15 @@ def scores(value: float | None, test: float | None) -> str:
 def model_text(best: Mapping[str, Any] | None) -> str:
     """Return a text with facts about the exported model, or "" if there are none.
 
-    These are the members of an average, the rows on which the model was trained again, the size of
+    These are the members of an average or its folds, the rows on which the model was trained again, the size of
     its bundle, and its speed.
     """
     best = best or {}
     facts = []
     if ensemble := best.get("ensemble"):
         facts.append(ensemble_text(ensemble))
+    if best.get("folds"):
+        facts.append(f"average of the models of {count_noun(best['folds'], 'fold')}")
     if best.get("refit"):
         facts.append(f"trained on {refit_rows_text(best['refit'])}")
     if best.get("bytes"):
