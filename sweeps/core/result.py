@@ -159,7 +159,7 @@ class SweepResult:
             it. If the trial was trained again at the end of the sweep, `refit` has the splits
             (`on`), the number of `rows` and the number of `steps` of this training. `value` and
             `test` are the scores from before. If the bundle averages the models of the folds of a
-            cross-validation, `folds` is their number. If the bundle averages models of several trials,
+            cross-validation, `folds` is their number. If it averages models of several trials,
             `ensemble` has the weight of each trial (`members`), the average's `value` on valid and
             score on `test`, its `gain` over the best trial on rows on which it was not chosen, the
             `noise` of this gain, and the number of members that were trained again (`refitted`), on

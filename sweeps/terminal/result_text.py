@@ -74,8 +74,8 @@ def scores(value: float | None, test: float | None) -> str:
 def model_text(best: Mapping[str, Any] | None) -> str:
     """Return a text with facts about the exported model, or "" if there are none.
 
-    These are the members of an average or its folds, the rows on which the model was trained again, the size of
-    its bundle, and its speed.
+    These are the members of an average or its folds, the rows on which the model was trained again,
+    the size of its bundle, and its speed.
     """
     best = best or {}
     facts = []
