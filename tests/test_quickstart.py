@@ -4,6 +4,7 @@ of its own.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -284,15 +285,14 @@ def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(
         data=False,
     )
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
-    wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
-    (tmp_path / "go").touch()
-    wait_until(lambda: list(tmp_path.glob("*-0001.two")), 60, "the second trial to begin")
-    (tmp_path / "go").unlink()
-    wait_until(
-        lambda: list(tmp_path.glob("*-0002.two")) or list(tmp_path.glob("*-0003.two")),
-        60,
-        "a trial to hold",
-    )
+
+    def holding(number: int) -> list[Path]:
+        return list(tmp_path.glob(f"*-{number:04d}.two"))
+
+    for number in range(2):
+        wait_until(functools.partial(holding, number), 90, f"trial {number} to hold")
+        holding(number)[0].with_suffix(".go").touch()
+    wait_until(functools.partial(holding, 2), 60, "the third trial to hold")
     mine = psutil.Process(process.pid).children(recursive=True)
     # By Ray's default the training would stand behind everything else, MLflow's process but a step
     # behind it

@@ -52,12 +52,12 @@ def _start() -> int:
         return int(json.loads(Path(folder, "state.json").read_text())["step"])
 
 
-def wait_for(latch: Path, timeout: float = 60) -> None:
-    """Wait until a file exists."""
+def wait_for(*latches: Path, timeout: float = 60) -> None:
+    """Wait until one of some files exists."""
     deadline = time.monotonic() + timeout
-    while not latch.exists():
+    while not any(latch.exists() for latch in latches):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no {latch}")
+            raise TimeoutError(f"none of {', '.join(map(str, latches))}")
         time.sleep(0.02)
 
 
@@ -111,7 +111,9 @@ def reports_unequally(config: Any) -> None:
 
 
 def held(config: Any) -> None:
-    """Report twice, create the file `NAME.two`, and wait for the file `go` to report again."""
+    """Report twice, create the file `NAME.two`, and wait for the file `go` or `NAME.go` to report
+    again.
+    """
     import ray.train
 
     latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
@@ -123,7 +125,7 @@ def held(config: Any) -> None:
         _report(step, config["x"] + 1 / step)
         if step == 2 and start == 0:
             Path(latch, f"{name}.two").touch()
-            wait_for(latch / "go")
+            wait_for(latch / "go", latch / f"{name}.go")
 
 
 def heavy(config: Any) -> None:
