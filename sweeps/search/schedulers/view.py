@@ -1,12 +1,17 @@
 """The study as the schedulers see it."""
 
+from __future__ import annotations
+
 import bisect
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sweeps.core.trial import State
-from sweeps.study.states import TrialState
+
+if TYPE_CHECKING:
+    from sweeps.study.states import TrialState
 
 
 @dataclass
