@@ -255,7 +255,7 @@ class Script:
         return bool(chunk)
 
     def _read_line(self, line: bytes) -> None:
-        """Offer the metrics in a line of output as a report, or remember an unused line."""
+        """Read a line of output. Metrics in the line become a report."""
         metric = self._metric
         metrics = metrics_in(line, metric) if len(line) <= LONGEST_LINE else None
         if metrics is not None:

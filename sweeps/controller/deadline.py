@@ -103,8 +103,9 @@ class Deadline:
         """
         chosen: list[int] = []
         for index in range(len(seconds)):
-            more = [seconds[other] for other in (*chosen, index)]
-            if not chosen or now + self.training_seconds(*more) <= self.training_ends:
+            together = [seconds[other] for other in (*chosen, index)]
+            end = now + self.training_seconds(*together)
+            if not chosen or end <= self.training_ends:
                 chosen.append(index)
         return chosen
 

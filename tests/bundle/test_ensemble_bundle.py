@@ -16,10 +16,12 @@ import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
+from sweeps.bundle import integrity
 from sweeps.bundle.bundle_model import load_bundle
 from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.predict_rows import predict_file
+from sweeps.bundle.shared_chains import SharedChains
 from sweeps.core.errors import BundleError, InputError
 from sweeps.serving.batching import predict_batch
 from sweeps.serving.request_checks import read
@@ -196,3 +198,25 @@ def test_it_is_registered_with_the_run_of_the_sweep(
     again = model_registry.RegisteredModel(uri, name="cells")
     notes = model_registry.register(bundle, digest, training, parent, again)
     assert notes[0].startswith("this bundle is already registered")
+
+
+def test_members_with_equal_preprocessors_share_one(bundle: Any, tmp_path: Path) -> None:
+    import shutil
+
+    manifest = Manifest.read(bundle)
+    members = bundle / "data" / "sweep" / "members"
+    first, second = (members / member.folder for member in manifest.members[:2])
+    names = [column.name for column in manifest.of_member(manifest.members[0]).columns]
+    for name, source in {"a": first, "b": first, "c": second}.items():
+        shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("model"))
+    files = {
+        file.relative_to(tmp_path).as_posix(): integrity.sha256(file)
+        for file in tmp_path.rglob("*")
+        if file.is_file()
+    }
+    chains = SharedChains(tmp_path, files)
+    loaded = chains.load(tmp_path / "a", names)
+    assert loaded is not None and chains.load(tmp_path / "b", names) is loaded
+    assert chains.load(tmp_path / "b", names[1:]) is not loaded
+    assert chains.load(tmp_path / "c", names) is not loaded
+    assert chains.load(tmp_path, names) is None

@@ -50,6 +50,17 @@ def test_rows_of_folds_follow_each_other(tmp_path: Path) -> None:
         np.testing.assert_array_equal(rows.labels[rows.folds == number], labels[indices])
 
 
+def test_ids_do_not_depend_on_the_number_of_rows_that_are_hashed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits = splits_of(tmp_path, "valid: {folds: 4}", text=[f"t{i % 9}" for i in range(ROWS)])
+    whole = valid_rows(splits)
+    monkeypatch.setattr("sweeps.data.splits.valid_rows.HASHED_ROWS", 7)
+    parts = valid_rows(splits)
+    assert whole is not None and parts is not None
+    np.testing.assert_array_equal(whole.ids, parts.ids)
+
+
 def test_copies_of_a_row_have_the_same_id_and_other_rows_do_not(tmp_path: Path) -> None:
     rows = valid_rows(splits_of(tmp_path, "valid: {folds: 4}"))
     assert rows is not None and len(set(rows.ids.tolist())) == 56

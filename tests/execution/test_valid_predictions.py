@@ -7,10 +7,12 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
 import pytest
+import ray.train
 
 import sweeps
 from sweeps.core import loop_context
@@ -212,3 +214,20 @@ def test_report_predictions_refuses_what_is_no_array_of_numbers(wrong: Any) -> N
 def test_report_predictions_outside_a_loop_is_refused() -> None:
     with pytest.raises(RuntimeError, match="can only be called inside the training loop"):
         sweeps.report_predictions([1.0])
+
+
+def test_predictions_belong_to_the_best_checkpoint(tmp_path: Path) -> None:
+    session = session_of(tmp_path, Rows(ROWS), load=None)
+    session.pool = MagicMock()
+    (tmp_path / "reported").mkdir()
+    (tmp_path / "reported" / "model").touch()
+    own = current()
+    loop_context.set_current(own)
+    for loss in (0.5, 0.1, 0.9):
+        sweeps.report_predictions([loss] * 5)
+        checkpoint = ray.train.Checkpoint.from_directory(str(tmp_path / "reported"))
+        session.report({"loss": loss}, checkpoint)
+    keep_predictions(session, own)
+    assert kept(session) == [[0.1] * 5]
+    read = read_predictions(session.folder)
+    assert read is not None and read.step == 2

@@ -35,8 +35,8 @@ class KeptPredictions:
 
     Attributes:
         step: The step of the model.
-        folds: What the model returned: one array of shape (n,) or (n, k). In a cross-validation,
-            the array of each fold's model for the fold's rows.
+        folds: The output of the model: one array of shape (n,) or (n, k). In a cross-validation,
+            one array for each fold: the output of the fold's model for the fold's rows.
     """
 
     step: int

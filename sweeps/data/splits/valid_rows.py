@@ -16,6 +16,9 @@ from .split_tables import Splits
 if TYPE_CHECKING:
     from sweeps.data.streaming.stream_splits import StreamSplits
 
+# This many rows are hashed at once.
+HASHED_ROWS = 100_000
+
 
 @dataclass(frozen=True)
 class ValidRows:
@@ -75,5 +78,8 @@ def _hashes(table: pa.Table) -> np.ndarray:
     ]
     if not names:
         return np.arange(table.num_rows, dtype=np.uint64)
-    hashes = pd.util.hash_pandas_object(table.select(names).to_pandas(), index=False)
-    return np.asarray(hashes)
+    hashes = np.zeros(table.num_rows, dtype=np.uint64)
+    for start in range(0, table.num_rows, HASHED_ROWS):  # A copy of all rows may not fit.
+        part = table.select(names).slice(start, HASHED_ROWS).to_pandas()
+        hashes[start : start + len(part)] = pd.util.hash_pandas_object(part, index=False)
+    return hashes

@@ -32,7 +32,7 @@ class FoldRun(RankLoop):
     """One run of the loop on a fold, on one rank. The copy has the best model.
 
     Attributes:
-        predictions: What the loop had passed to `report_predictions` before this checkpoint.
+        predictions: The predictions that the loop reported last before the copied checkpoint.
     """
 
     predictions: np.ndarray | None = None

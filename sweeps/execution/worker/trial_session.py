@@ -56,7 +56,7 @@ class TrialSession:
             trial.
         reports: Number of reports in this attempt.
         best: The checkpoint with the best model of this attempt; None if there is none.
-        best_predictions: What the loop had passed to `report_predictions` before this checkpoint.
+        best_predictions: The predictions that the loop reported last before the checkpoint `best`.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several
             workers; else None.
     """

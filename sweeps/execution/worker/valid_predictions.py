@@ -61,7 +61,7 @@ def keep_predictions(session: TrialSession, current: Current) -> None:
     Args:
         session: The session of a trial that is complete, or that the end of the sweep stops, on
             rank 0.
-        current: What the loop has passed to sweeps.
+        current: Description of the trial, with the predictions that the loop reported last.
     """
     seconds = max(LEAST_SECONDS, MOST_SHARE * session.seconds)
     limit = time.monotonic() + (SECONDS_WHEN_STOPPED if session.stops else seconds)
@@ -84,7 +84,7 @@ def _models(session: TrialSession, current: Current, folder: Path | None) -> lis
 
     Args:
         session: The session of the trial.
-        current: What the loop has passed to sweeps.
+        current: Description of the trial, with the predictions that the loop reported last.
         folder: The best checkpoint; None if there is none.
     """
     if not session.job.folds or folder is None:

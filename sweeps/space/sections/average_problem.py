@@ -21,7 +21,7 @@ def average_problem(
     if all(trainer.load is None for trainer in trainers):
         return (
             "needs the key `load` of the trainer, a function that loads a model from a "
-            "checkpoint; add it, and run the sweep again"
+            "checkpoint; add it (a sweep that has ended must run again)"
         )
     return prediction_problem(objectives, data)
 
