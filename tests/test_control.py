@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,32 @@ def trials_of(folder: Path) -> list[TrialState]:
     return list(study.trials) if study is not None else []
 
 
+@contextmanager
+def running(file: Path, root: Path) -> Iterator[Future[sweeps.SweepResult]]:
+    """Run the sweep of `file` in a thread, and stop it if the test fails before its end.
+
+    The shared Ray has its CPUs back then, so later tests do not fail, too.
+    """
+    driver = ThreadPoolExecutor(1).submit(sweeps.run, file, dir=root)
+    try:
+        yield driver
+    finally:
+        if not driver.done():
+            command("stop", find("own", root)).communicate(timeout=60)
+            driver.exception(60)
+
+
 def test_a_running_sweep_obeys_commands_and_records_them(clean_ray: Any, tmp_path: Path) -> None:
     file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 2", data=False)
     file.write_text(file.read_text() + "trackers: [mlflow, jsonl]\n")
+    with running(file, tmp_path / "runs") as driver:
+        folder, result = obeyed(driver, tmp_path)
+    check_trackers(folder, result)
+
+
+def obeyed(driver: Future[sweeps.SweepResult], tmp_path: Path) -> tuple[Path, sweeps.SweepResult]:
+    """Send all commands to the sweep, check their effects, and return its folder and result."""
     root, go = tmp_path / "runs", tmp_path / "go"
-    driver = ThreadPoolExecutor(1).submit(sweeps.run, file, dir=root)
     wait_until(
         lambda: (tmp_path / "own-0000.two").exists() and (tmp_path / "own-0001.two").exists(),
         120,
@@ -44,7 +67,8 @@ def test_a_running_sweep_obeys_commands_and_records_them(clean_ray: Any, tmp_pat
         return done.output.removeprefix(f"{folder.name}: ").strip()
 
     assert run("pause") == "paused; 2 trials are still running, and no new trial starts"
-    assert run("show").startswith("paused; 2 running of 6")
+    # The stages of trials come from the pool, some time after the trials' reports.
+    wait_until(lambda: run("show").startswith("paused; 2 running of 6"), 30, "two running trials")
     assert (
         run("enqueue", "--params", "x=0.25")
         == "trial 0002 is the next trial to start, when the sweep is resumed"
@@ -91,7 +115,7 @@ def test_a_running_sweep_obeys_commands_and_records_them(clean_ray: Any, tmp_pat
         "show", "--trial", "0"
     ) and "the command `sweeps enqueue`" in run("show", "--trial", "2")
     assert "ENQUEUED" in run("show")
-    check_trackers(folder, result)
+    return folder, result
 
 
 def check_trackers(folder: Path, result: sweeps.SweepResult) -> None:
