@@ -20,6 +20,10 @@ LOOKED_AT_ONCE = "tables that were looked at once"
 DEVELOPED_ON = "tables for development"
 OTHERS = "other tables"
 EXTREME = "tables at the limits"
+SERVING = (
+    "Seconds of the command that loads the model and predicts the rows that are held out, a "
+    "quarter of the table: the mean over seeds. The tool with the best score is in bold."
+)
 GROUPS = (LOOKED_AT_ONCE, DEVELOPED_ON, OTHERS, EXTREME)
 
 
@@ -113,6 +117,8 @@ def render(cells: Sequence[Cell]) -> str:
                 parts.append(_about(complete))
                 parts.append(summary(complete, tools))
                 parts.append(each_table(complete, tools))
+                parts.append(SERVING)
+                parts.append(serving_cost(complete, tools))
     return "\n\n".join(parts)
 
 
@@ -143,27 +149,29 @@ def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
     """Return the Markdown table with a line for each tool: rank, normalized score, and times.
 
     The last tool-by-tool column compares the first tool with the others, on the same draws of
-    tables and seeds.
+    tables and seeds. Tools that run only if they are named have no rank.
     """
+    ranked = [tool for tool in tools if not is_extra(tool)]
     ranks = []
     scaled = []
     for table in _by_table(complete):
-        scores = [{tool: one.cells[tool].score for tool in tools} for one in table]
+        scores = [{tool: one.cells[tool].score for tool in ranked} for one in table]
         defaults = [one.default.score for one in table if one.default.score is not None]
-        ranked, normal = compare(scores, defaults, tools)
-        ranks.append(ranked)
+        places, normal = compare(scores, defaults, ranked)
+        ranks.append(places)
         scaled.append(normal)
+    no_rank = ["–"] * (len(tools) - len(ranked))
     ahead = [_interval(estimate) for estimate in differences(scaled, reference=0)]
     columns = [
-        tools,
-        [_interval(estimate) for estimate in estimates(ranks)],
-        [_interval(estimate) for estimate in estimates(scaled)],
-        ["", *ahead[1:]],
+        [*ranked, *(tool for tool in tools if is_extra(tool))],
+        [_interval(estimate) for estimate in estimates(ranks)] + no_rank,
+        [_interval(estimate) for estimate in estimates(scaled)] + no_rank,
+        ["", *ahead[1:], *no_rank],
     ]
     figures = ("seconds", 1), ("cpu_seconds", 1), ("predict_seconds", 1), ("peak_mib", 0)
     for name, digits in figures:
-        columns.append([_median(complete, tool, name, digits) for tool in tools])
-    failed = [sum(bool(one.cells[tool].error) for one in complete) for tool in tools]
+        columns.append([_median(complete, tool, name, digits) for tool in columns[0]])
+    failed = [sum(bool(one.cells[tool].error) for one in complete) for tool in columns[0]]
     columns.append([str(count or "") for count in failed])
     header = [
         "tool",
@@ -177,6 +185,11 @@ def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
         "failed",
     ]
     return _markdown(header, list(zip(*columns, strict=True)))
+
+
+def is_extra(tool: str) -> bool:
+    """Return whether a tool stands beside the others without a rank."""
+    return tool in TOOLS and TOOLS[tool].is_extra
 
 
 def each_table(complete: Sequence[Round], tools: Sequence[str]) -> str:
@@ -198,6 +211,23 @@ def each_table(complete: Sequence[Round], tools: Sequence[str]) -> str:
         lines.append([f"`{about.table}`", size, about.task, str(len(table)), *shown])
     header = ["table", "rows × columns", "task", "seeds", *tools, DEFAULT]
     return _markdown(header, lines)
+
+
+def serving_cost(complete: Sequence[Round], tools: Sequence[str]) -> str:
+    """Return the Markdown table of the seconds that each tool needs to predict the rows of each
+    table that are held out: the mean over seeds, with the tool of the best mean score in bold.
+    """
+    lines = []
+    for table in _by_table(complete):
+        means = {tool: _mean([one.cells[tool].score for one in table]) for tool in tools}
+        best = min((mean for mean in means.values() if mean is not None), default=None)
+        shown = []
+        for tool in tools:
+            seconds = statistics.fmean(one.cells[tool].predict_seconds for one in table)
+            text = "–" if means[tool] is None else f"{seconds:.1f}"
+            shown.append(f"**{text}**" if means[tool] == best else text)
+        lines.append([f"`{table[0].table}`", *shown])
+    return _markdown(["table", *tools], lines)
 
 
 def _by_table(complete: Sequence[Round]) -> list[list[Round]]:

@@ -170,10 +170,31 @@ def test_the_report_has_ranks_normalized_scores_and_each_table() -> None:
     assert line in page
 
 
-# ---- the command line and the tools
+def test_the_report_has_the_seconds_to_predict_of_each_tool_and_the_best_in_bold() -> None:
+    page = report.render(
+        [
+            dataclasses.replace(one, predict_seconds=2.0 + one.seed + (one.tool == "flaml"))
+            for one in results()
+        ]
+    )
+    assert "| table | sweeps | flaml |\n| --- | --- | --- |\n" in page
+    assert "| `stroke` | **2.5** | 3.5 |" in page
 
 
-# ---- portfolios
+def test_a_tool_that_is_extra_stands_in_the_report_without_a_rank() -> None:
+    high = [
+        cell(table, "autogluon_high", 0.40, seed=seed)
+        for table in ("german_credit", "stroke")
+        for seed in (0, 1)
+    ]
+    page = report.render([*results(), *high])
+    assert "| sweeps | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) |" in page
+    assert "| autogluon_high | – | – | – | 60.0 | 100.0 |" in page
+    line = "| 0.4650 (0.900) | 0.4850 (0.900) | **0.4000 (0.900)** | 0.5650"
+    assert line in page
+
+
+# ---- one cell
 
 
 @pytest.mark.integration
