@@ -170,7 +170,7 @@ def test_the_report_has_ranks_normalized_scores_and_each_table() -> None:
     assert line in page
 
 
-def test_the_report_has_the_seconds_to_predict_of_each_tool_and_the_best_in_bold() -> None:
+def test_the_report_has_the_seconds_to_predict_of_each_tool() -> None:
     page = report.render(
         [
             dataclasses.replace(one, predict_seconds=2.0 + one.seed + (one.tool == "flaml"))
