@@ -196,7 +196,7 @@ def test_an_average_that_is_not_clearly_better_is_not_taken(
 ) -> None:
     from sweeps.bundle import ensemble
 
-    monkeypatch.setattr(ensemble, "measure_gain", lambda *_, **__: Gain(0.01, 0.02))
+    monkeypatch.setattr(ensemble, "measure_gain", lambda *_, **__: Gain(0.01, 0.02, 0.0))
     result = waves(tmp_path, "valid: 0.3", ", train_on: all")
     assert result.best is not None and "ensemble" not in result.best
     note = "the model is no average: none is clearly better than the best trial"

@@ -6,6 +6,7 @@ trained.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,10 +20,12 @@ from sweeps.space.sections.average_problem import average_problem
 from sweeps.study.study_store import StudyStore
 
 from .averaging import average
-from .ensemble_candidates import OPTION, EnsembleCandidates, read_candidates
+from .ensemble_candidates import OPTION, read_candidates
 from .manifest import Facts
-from .selection import Gain, divide, measure_gain, select
+from .resampling import parts, units_of
+from .selection import Gain, measure_gain, select
 from .trial_choice import SavedModel
+from .valid_scores import ValidScores
 
 # Members are chosen on at most this many rows, and the gain over the best single model is measured
 # on this many divisions of them.
@@ -54,6 +57,7 @@ class EnsembleChoice:
         values: Score of each member alone on valid.
         facts: Facts about the choice, for the key `ensemble` of a bundle's manifest.
         value: Score of the ensemble on valid.
+        predictions: Predictions of the ensemble for valid.
         gain: See `measure_gain`; None if it cannot be measured.
         notes: Notes on trials that cannot be members.
     """
@@ -62,6 +66,7 @@ class EnsembleChoice:
     values: Mapping[SavedModel, float]
     facts: Facts
     value: float
+    predictions: np.ndarray
     gain: Gain | None
     notes: tuple[str, ...]
 
@@ -110,116 +115,74 @@ def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:
     """
     space = study_store.space
     candidates = read_candidates(study_store)
-    scorer = _Scorer(space.objective.metric, candidates)
+    scores = candidates.trials.scores
     models = list(candidates.predictions)
-    if not scorer.is_fast:
+    if not scores.is_fast:
         models = models[:CANDIDATES_OF_SLOW_METRIC]
     whole = [candidates.predictions[model] for model in models]
-    predictions = [each[scorer.rows] for each in whole]
+    rows = _rows_of_choice(len(candidates.trials.valid.folds))
+    predictions = [each[rows] for each in whole]
     minimize = space.objective.goal == "minimize"
-    chosen = select(predictions, scorer.score_rows, minimize, rounds)
+    chosen = select(predictions, functools.partial(scores.score, rows=rows), minimize, rounds)
     if chosen is None:
         reasons = [f": trial {trial} {text}" for trial, text in candidates.problems.items()]
-        text = f"no model of this sweep has a finite `{scorer.metric}` on valid"
+        text = f"no model of this sweep has a finite `{scores.metric}` on valid"
         raise InputError(OPTION, text + "".join(reasons[:1]))
+    averaged = average([whole[i] for i in chosen.weights], [*chosen.weights.values()])
     gain = None
     if len(chosen.weights) > 1:
-        gain = scorer.measure_gain(predictions, minimize, rounds)
-    values = {model: scorer.score(each) for model, each in zip(models, whole, strict=True)}
-    value = scorer.score(average([whole[i] for i in chosen.weights], [*chosen.weights.values()]))
+        gain = gain_of(scores, predictions, averaged[rows], rows, minimize=minimize, rounds=rounds)
+    values = {model: scores.score(each) for model, each in zip(models, whole, strict=True)}
+    value = scores.score(averaged)
     single = models[chosen.single]
     facts: Facts = {
         "rounds": rounds,
         "values": chosen.round_values,
-        "rows": len(candidates.valid.folds),
+        "rows": len(candidates.trials.valid.folds),
         "candidates": {model.trial_id: model.step for model in models},
         "single": {"trial": single.trial_id, "value": values[single]},
     }
     weights = {models[i]: weight for i, weight in chosen.weights.items()}
-    return EnsembleChoice(weights, values, facts, value, gain, tuple(candidates.notes))
+    return EnsembleChoice(weights, values, facts, value, averaged, gain, tuple(candidates.notes))
 
 
-class _Scorer:
-    """Scores predictions for valid: in a cross-validation, the mean of the scores of the folds.
+def _rows_of_choice(count: int) -> np.ndarray:
+    """Return the indices of the rows on which members are chosen."""
+    if count <= MOST_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
+
+
+def gain_of(
+    scores: ValidScores,
+    predictions: list[np.ndarray],
+    final: np.ndarray,
+    rows: np.ndarray,
+    *,
+    minimize: bool,
+    rounds: int,
+) -> Gain | None:
+    """Measure the gain of an ensemble over the best model; see `selection.measure_gain`.
 
     Args:
-        metric: The metric.
-        candidates: The models and the rows.
-
-    Attributes:
-        rows: Indices of the rows on which members are chosen.
-        is_fast: True if a score takes less than a millisecond for a thousand rows.
+        scores: Scores predictions.
+        predictions: Predictions of each model for some rows of valid.
+        final: Predictions of the ensemble for these rows.
+        rows: The indices of these rows.
+        minimize: True if smaller scores are better.
+        rounds: Number of rounds of the selection.
     """
-
-    def __init__(self, metric: str, candidates: EnsembleCandidates):
-        self.metric = metric
-        self.is_fast = metrics.base_name(metric) in metrics.OWN
-        self._task = candidates.info.task
-        self._valid = candidates.valid
-        self.rows = np.arange(len(candidates.valid.folds))
-        if len(self.rows) > MOST_ROWS:
-            self.rows = np.sort(np.random.default_rng(0).permutation(self.rows)[:MOST_ROWS])
-
-    def score(self, predictions: np.ndarray) -> float:
-        """Return the score of predictions for all rows."""
-        return self._mean(np.arange(len(self._valid.folds)), predictions)
-
-    def score_rows(self, predictions: np.ndarray) -> float:
-        """Return the score of predictions for `rows`."""
-        return self._mean(self.rows, predictions)
-
-    def _mean(self, rows: np.ndarray, predictions: np.ndarray) -> float:
-        """Return the score of predictions for some rows.
-
-        Raises:
-            InputError: The metric cannot be computed.
-        """
-        folds = self._valid.folds[rows]
-        labels = self._valid.labels[rows]
-        scores = []
-        for fold in np.unique(folds):
-            mask = folds == fold
-            scores.append(self._score_fold(labels[mask], predictions[mask]))
-        return float(np.mean(scores))
-
-    def _score_fold(self, labels: np.ndarray, predictions: np.ndarray) -> float:
-        metric = self.metric
-        try:
-            value = metrics.score(metric, self._task, labels, predictions)
-        except Exception as e:  # a user's metric may raise anything
-            text = f"the metric `{metric}` cannot be computed on valid: {type(e).__name__}: {e}"
-            raise InputError(OPTION, text) from e
-        if value is None:
-            text = f"cannot compute the metric `{metric}` for the task {self._task}"
-            raise InputError(OPTION, f"{text}, because only the loop knows it; use --trial ID")
-        return value
-
-    def measure_gain(
-        self, predictions: list[np.ndarray], minimize: bool, rounds: int
-    ) -> Gain | None:
-        """Measure the gain of an ensemble over the best model; see `selection.measure_gain`.
-
-        Args:
-            predictions: Predictions of each model for `rows`.
-            minimize: True if smaller scores are better.
-            rounds: Number of rounds of the selection.
-        """
-        rows = self.rows
-        strata = self._valid.folds[rows]
-        if self._task in ("binary", "multiclass"):
-            _, codes = np.unique(self._valid.labels[rows], return_inverse=True)
-            strata = strata * (codes.max() + 1) + codes
-        groups = None
-        if self._valid.groups is not None:
-            _, groups = np.unique(self._valid.groups[rows], return_inverse=True)
-        count = DIVISIONS if self.is_fast else DIVISIONS_OF_SLOW_METRIC
-        try:
-            return measure_gain(
-                predictions,
-                lambda chosen, part: self._mean(rows[chosen], part),
-                divide(strata, groups, count),
-                minimize=minimize,
-                rounds=rounds,
-            )
-        except InputError:  # a half may lack a class
-            return None
+    count = DIVISIONS if scores.is_fast else DIVISIONS_OF_SLOW_METRIC
+    units = units_of(scores.valid, scores.task in metrics.CLASSIFICATION)
+    halves = parts(units, 2, count, seed=0)[::2, units.of_row[rows]]
+    try:
+        return measure_gain(
+            predictions,
+            final,
+            lambda chosen, part: scores.score(part, rows[chosen]),
+            list(halves),
+            minimize=minimize,
+            rounds=rounds,
+        )
+    except InputError:  # a half may lack a class
+        return None

@@ -122,10 +122,13 @@ class Gain:
         mean: Mean gain in the metric. It is above 0 if the ensemble is better.
         noise: Standard error of the mean over divisions of the rows. It is the noise of the choice
             of the members, not that of the rows.
+        optimism: How much better the score of the ensemble is than on new rows, because its members
+            were chosen by it.
     """
 
     mean: float
     noise: float
+    optimism: float
 
     @property
     def is_clear(self) -> bool:
@@ -135,6 +138,7 @@ class Gain:
 
 def measure_gain(
     predictions: Sequence[np.ndarray],
+    final: np.ndarray,
     score: Callable[[np.ndarray, np.ndarray], float],
     halves: Sequence[np.ndarray],
     *,
@@ -148,6 +152,7 @@ def measure_gain(
 
     Args:
         predictions: See `select`.
+        final: Predictions of the ensemble that was chosen on all rows.
         score: Function that scores predictions for some rows. Its first argument has the indices of
             these rows.
         halves: Divisions of the rows: for each of them, the mask of the first half.
@@ -159,6 +164,7 @@ def measure_gain(
     """
     sign = 1 if minimize else -1
     gains = []
+    optimisms = []
     for first in (mask for half in halves for mask in (half, ~half)):
         rows = np.flatnonzero(first)
         others = np.flatnonzero(~first)
@@ -174,34 +180,8 @@ def measure_gain(
         averaged = score(others, average(members, list(chosen.weights.values())))
         single = score(others, predictions[chosen.single][others])
         gains.append(sign * (single - averaged))
-    if not np.isfinite(gains).all():
+        optimisms.append(sign * (averaged - score(others, final[others])))
+    if not np.isfinite([gains, optimisms]).all():
         return None
-    return Gain(float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(len(gains)))
-
-
-def divide(
-    strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int = 0
-) -> list[np.ndarray]:
-    """Divide rows into two halves at random, several times.
-
-    Args:
-        strata: Number of each row's stratum, such as its fold and its class. Each half has half of
-            the rows of each stratum.
-        groups: Number of each row's group; None if there are no groups. Groups stay whole, and
-            strata are then ignored.
-        count: Number of divisions.
-        seed: Seed of the divisions.
-
-    Returns:
-        A mask of the first half for each division.
-    """
-    rng = np.random.default_rng(seed)
-    units = np.zeros(int(groups.max()) + 1) if groups is not None else strata
-    divisions = []
-    for _ in range(count):
-        order = rng.permutation(len(units))
-        order = order[np.argsort(units[order], kind="stable")]
-        mask = np.zeros(len(units), dtype=bool)
-        mask[order[::2]] = True
-        divisions.append(mask if groups is None else mask[groups])
-    return divisions
+    noise = float(np.std(gains, ddof=1)) / math.sqrt(len(gains))
+    return Gain(float(np.mean(gains)), noise, max(0.0, float(np.mean(optimisms))))

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 SMALLEST_PROBABILITY = 1e-16
 
 
-def log_loss(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the mean of the negative logarithms of the probabilities of the labels."""
+def log_losses(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the negative logarithm of the probability of each row's label."""
     import numpy as np
 
-    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], SMALLEST_PROBABILITY))))
+    return np.asarray(-np.log(np.maximum(p[np.arange(len(y)), y], SMALLEST_PROBABILITY)))
 
 
 def predicted_class(p: np.ndarray) -> np.ndarray:
@@ -31,9 +31,16 @@ def predicted_class(p: np.ndarray) -> np.ndarray:
     return (p[:, 1] > 0.5).astype(np.int64) if p.shape[1] == 2 else p.argmax(axis=1)
 
 
-def error_rate(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the share of the rows whose predicted class is wrong."""
-    return float((predicted_class(p) != y).mean())
+def errors(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return 1 for each row whose predicted class is wrong, and 0 for the others."""
+    import numpy as np
+
+    return np.asarray(predicted_class(p) != y, dtype=np.float64)
+
+
+def hits(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return 1 for each row whose predicted class is right, and 0 for the others."""
+    return 1 - errors(y, p)
 
 
 def auc(y: np.ndarray, p: np.ndarray) -> float:
@@ -79,14 +86,21 @@ def f1(y: np.ndarray, p: np.ndarray) -> float:
     return float(np.mean(scores))
 
 
-def mse(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the mean squared error."""
-    return float(((y - p) ** 2).mean())
+def squared_errors(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the squared error of each row; of several columns, the mean over the columns."""
+    return _row_means((y - p) ** 2)
 
 
-def mae(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the mean absolute error."""
-    return float(abs(y - p).mean())
+def absolute_errors(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the absolute error of each row; of several columns, the mean over the columns."""
+    return _row_means(abs(y - p))
+
+
+def _row_means(values: np.ndarray) -> np.ndarray:
+    """Return the mean of each row of values with one or several columns."""
+    import numpy as np
+
+    return np.asarray(values.reshape(len(values), -1).mean(axis=1))
 
 
 def r2(y: np.ndarray, p: np.ndarray) -> float:

@@ -17,12 +17,23 @@ This module imports scikit-learn only to compute a metric. A user's own metric i
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from .label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL_COLUMNS
-from .metric_functions import auc, call_scorer, error_rate, f1, log_loss, mae, mse, r2
+from .metric_functions import (
+    absolute_errors,
+    auc,
+    call_scorer,
+    errors,
+    f1,
+    hits,
+    log_losses,
+    r2,
+    squared_errors,
+)
 from .plugins import references
 
 if TYPE_CHECKING:
@@ -51,11 +62,30 @@ class Metric:
         needs: The kind of predictions that a classification metric needs. "classes": predicted
             classes are enough. "scores": the model must rank the rows, by probabilities or by a
             decision function. "probabilities": the model must return probabilities.
+        rows: The function of a metric that is a power of a mean over the rows: it returns a value
+            for each row, shape (n,). None for other metrics.
+        power: The power; 1/2 for a root.
     """
 
     tasks: tuple[str, ...]
     function: Callable[[np.ndarray, np.ndarray], float]
     needs: Input = "probabilities"
+    rows: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    power: float = 1.0
+
+
+def mean_of(
+    tasks: tuple[str, ...],
+    rows: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    needs: Input = "probabilities",
+    power: float = 1.0,
+) -> Metric:
+    """Return a metric that is a power of a mean over the rows; see `Metric`."""
+
+    def function(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        return float(rows(y_true, y_pred).mean() ** power)
+
+    return Metric(tasks, function, needs, rows, power)
 
 
 # The metrics that a trainer reports of a finished model, by the task.
@@ -134,6 +164,47 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         # Otherwise NaN would count as the first class, and a network that has diverged could
         # have a good accuracy.
         return float("nan")
+    return float(known.function(*_arguments(metric, known, task, y_true, y_pred)))
+
+
+def row_values(
+    metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray
+) -> np.ndarray | None:
+    """Return the value of each row whose mean is a metric, or a power of the metric.
+
+    Args:
+        metric: See `score`.
+        task: See `find`.
+        y_true: See `score`.
+        y_pred: See `score`.
+
+    Returns:
+        The values, float64 of shape (n,). The metric is the mean to the power `Metric.power`. None
+        if the metric is no such mean.
+
+    Raises:
+        ValueError: `y_pred` has class codes, and the metric needs more.
+    """
+    import numpy as np
+
+    known = None if references.is_reference(metric) else find(metric, task)
+    if known is None or known.rows is None:
+        return None
+    y_pred = np.asarray(y_pred)
+    by_value = known.rows(*_arguments(metric, known, task, np.asarray(y_true), y_pred))
+    # The columns of a multilabel task are values of their own.
+    values: np.ndarray = by_value.reshape(len(y_pred), -1).mean(axis=1)
+    if y_pred.dtype.kind == "f":
+        values[np.isnan(y_pred).reshape(len(y_pred), -1).any(axis=1)] = math.nan
+    return values
+
+
+def _arguments(
+    metric: str, known: Metric, task: str | None, y_true: np.ndarray, y_pred: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and predictions as the function of a metric gets them; see `score`."""
+    import numpy as np
+
     if known.needs != "classes":
         _check_predictions(metric, task, y_pred)
     if task == MULTILABEL and base_name(metric) in OWN:
@@ -142,16 +213,16 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
         y_pred = y_pred.ravel()
         task = "binary"
     if task in SEVERAL_COLUMNS:
-        return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64)))
+        return y_true.astype(np.float64), y_pred.astype(np.float64)
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
             # With two columns, `predicted_class` would treat multiclass as binary.
             y_pred = _one_hot(y_pred, y_true, 2 if task == "binary" else 3)
         y_pred = _probabilities(y_pred.astype(np.float64))
         if "regression" not in known.tasks:
-            return float(known.function(y_true.astype(np.int64), y_pred))
+            return y_true.astype(np.int64), y_pred
         y_pred = y_pred[:, 1]
-    return float(known.function(y_true.astype(np.float64), y_pred.astype(np.float64).reshape(-1)))
+    return y_true.astype(np.float64), y_pred.astype(np.float64).reshape(-1)
 
 
 def _check_predictions(metric: str, task: str | None, y_pred: np.ndarray) -> None:
@@ -220,16 +291,16 @@ def _probabilities(y_pred: np.ndarray) -> np.ndarray:
 
 
 OWN = {
-    "logloss": Metric((*CLASSIFICATION, MULTILABEL), log_loss),
-    "mlogloss": Metric(CLASSIFICATION, log_loss),
-    "error": Metric((*CLASSIFICATION, MULTILABEL), error_rate, "classes"),
-    "merror": Metric(CLASSIFICATION, error_rate, "classes"),
-    "accuracy": Metric((*CLASSIFICATION, MULTILABEL), lambda y, p: 1 - error_rate(y, p), "classes"),
+    "logloss": mean_of((*CLASSIFICATION, MULTILABEL), log_losses),
+    "mlogloss": mean_of(CLASSIFICATION, log_losses),
+    "error": mean_of((*CLASSIFICATION, MULTILABEL), errors, "classes"),
+    "merror": mean_of(CLASSIFICATION, errors, "classes"),
+    "accuracy": mean_of((*CLASSIFICATION, MULTILABEL), hits, "classes"),
     "auc": Metric(CLASSIFICATION, auc, "scores"),
     "f1": Metric(CLASSIFICATION, f1, "classes"),
-    "rmse": Metric(NUMERIC, lambda y, p: mse(y, p) ** 0.5),
-    "mse": Metric(NUMERIC, mse),
-    "mae": Metric(NUMERIC, mae),
+    "rmse": mean_of(NUMERIC, squared_errors, power=0.5),
+    "mse": mean_of(NUMERIC, squared_errors),
+    "mae": mean_of(NUMERIC, absolute_errors),
     "r2": Metric(NUMERIC, r2),
 }
 # The names of scikit-learn's scorers: the tasks, `Metric.needs` and the names.

@@ -4,6 +4,7 @@ preprocessor of its trial.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import textwrap
@@ -17,6 +18,8 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps import space as space_file
+from sweeps.bundle.averaging import to_numbers
+from sweeps.core import metrics
 from sweeps.core.files.prediction_files import KeptPredictions
 from sweeps.core.files.sweep_folder import PREDICTIONS
 from sweeps.core.label_columns import label_columns
@@ -180,13 +183,23 @@ def recorded_sweep(
                     path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas()))
                 )
         at = Checkpoint(path.name, 1, 1)
-        loop.store.append(
-            TrialReported(
-                1.0, trial.number, (Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1.0
-            )
-        )
+        value = _value(metric, splits, outputs.get(trial.number))
+        reports = (Report(1, {metric: 0.1 * (i + 1) if value is None else value}, 1.0),)
+        loop.store.append(TrialReported(1.0, trial.number, reports, at, at, 1.0))
         loop.store.end(trial.number, State.COMPLETE)
     return reopened(folder, variants, outputs)
+
+
+def _value(metric: str, splits: Splits, output: np.ndarray | None) -> float | None:
+    """Return the score of a model on valid; None if its output has none."""
+    if output is None:
+        return None
+    columns = [splits.valid.column(name).to_numpy() for name in label_columns(splits.label)]
+    labels = columns[0] if len(columns) == 1 else np.column_stack(columns)
+    numbers = to_numbers(output, splits.task, len(splits.classes or ()))
+    with contextlib.suppress(ValueError):  # the output has only classes
+        return metrics.score(metric, splits.task, labels, numbers)
+    return None
 
 
 def _prepare(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.bundle.averaging import average, to_numbers
-from sweeps.bundle.selection import Gain, Selection, divide, measure_gain, select
+from sweeps.bundle.selection import Gain, Selection, measure_gain, select
 from sweeps.core.errors import BundleError
 
 LABELS = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
@@ -146,12 +146,19 @@ def half_score(rows: np.ndarray, predictions: np.ndarray) -> float:
 NOISY_LABELS = np.random.default_rng(0).normal(size=400)
 
 
+def halves(count: int, divisions: int) -> list[np.ndarray]:
+    """Divide rows into two halves at random, several times."""
+    rng = np.random.default_rng(0)
+    return [rng.permutation(count) % 2 == 0 for _ in range(divisions)]
+
+
 def gain_of(predictions: list[np.ndarray], sign: int = 1) -> Gain:
     """Measure the gain of the ensemble of some models."""
     gain = measure_gain(
         predictions,
+        np.mean(predictions, axis=0),
         lambda rows, part: sign * half_score(rows, part),
-        divide(np.zeros(400, dtype=int), None, 5),
+        halves(400, 5),
         minimize=sign == 1,
         rounds=8,
     )
@@ -175,23 +182,7 @@ def test_models_with_the_same_errors_have_no_gain() -> None:
 
 def test_gain_is_unknown_if_a_half_cannot_be_scored() -> None:
     models = [NOISY_LABELS, -NOISY_LABELS]
-    halves = divide(np.zeros(400, dtype=int), None, 2)
-    unknown = measure_gain(models, lambda *_: math.nan, halves, minimize=True, rounds=3)
+    unknown = measure_gain(
+        models, models[0], lambda *_: math.nan, halves(400, 2), minimize=True, rounds=3
+    )
     assert unknown is None
-
-
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.integers(1, 4))
-def test_halves_have_half_of_each_stratum(strata: list[int], count: int) -> None:
-    for mask in divide(np.array(strata), None, count):
-        assert abs(int(mask.sum()) - int((~mask).sum())) <= 1
-        for stratum in set(strata):
-            inside = mask[np.array(strata) == stratum]
-            assert abs(int(inside.sum()) - int((~inside).sum())) <= 1
-
-
-@given(st.lists(st.integers(0, 9), min_size=2, max_size=60))
-def test_groups_stay_whole_in_a_half(groups: list[int]) -> None:
-    _, codes = np.unique(groups, return_inverse=True)
-    (mask,) = divide(np.zeros(len(groups), dtype=int), codes, 1)
-    for group in set(codes.tolist()):
-        assert len(set(mask[codes == group].tolist())) == 1

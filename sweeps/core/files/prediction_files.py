@@ -1,5 +1,6 @@
 """The file with the predictions of a trial's best model for the rows of valid."""
 
+import math
 import tempfile
 import zipfile
 import zlib
@@ -11,8 +12,9 @@ import numpy as np
 from . import stores
 from .sweep_folder import PREDICTIONS
 
-# Name of the array with the step, and the beginning of the names of the other arrays.
+# Names of the arrays with the step and the seconds, and the beginning of the names of the others.
 _STEP = "step"
+_SECONDS = "seconds"
 _FOLD = "fold_"
 # Trials do not keep predictions with more bytes.
 MOST_BYTES = 64 << 20
@@ -37,16 +39,20 @@ class KeptPredictions:
         step: The step of the model.
         folds: The output of the model: one array of shape (n,) or (n, k). In a cross-validation,
             one array for each fold: the output of the fold's model for the fold's rows.
+        seconds: Seconds in which the models predicted these rows; NaN if the loop reported the
+            predictions.
     """
 
     step: int
     folds: tuple[np.ndarray, ...]
+    seconds: float = math.nan
 
     def write(self, file: Path) -> None:
         """Write the predictions to a file, as an archive of NumPy."""
         arrays = {f"{_FOLD}{number}": fold for number, fold in enumerate(self.folds)}
         with open(file, "wb") as opened:
-            np.savez(opened, allow_pickle=False, **{_STEP: np.int64(self.step)}, **arrays)
+            facts = {_STEP: np.int64(self.step), _SECONDS: np.float64(self.seconds)}
+            np.savez(opened, allow_pickle=False, **facts, **arrays)
 
 
 def read_predictions(root: str) -> KeptPredictions | None:
@@ -74,11 +80,13 @@ def _read(file: Path) -> KeptPredictions | None:
         return None
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            folds = tuple(arrays[f"{_FOLD}{number}"] for number in range(len(arrays) - 1))
+            count = sum(name.startswith(_FOLD) for name in arrays)
+            folds = tuple(arrays[f"{_FOLD}{number}"] for number in range(count))
             step = int(arrays[_STEP])
+            seconds = float(arrays[_SECONDS]) if _SECONDS in arrays else math.nan
     except _DAMAGE:
         return None
-    return KeptPredictions(step, folds) if folds else None
+    return KeptPredictions(step, folds, seconds) if folds else None
 
 
 def delete_predictions(root: str) -> None:

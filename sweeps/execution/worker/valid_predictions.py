@@ -4,6 +4,7 @@ Averages of models are chosen with these predictions. They lie beside the trial'
 """
 
 import logging
+import math
 import tempfile
 import time
 from dataclasses import dataclass
@@ -72,9 +73,10 @@ def keep_predictions(session: TrialSession, current: Current) -> None:
             models = _models(session, current, folder)
             if any(model.reported is None and not (load and model.folder) for model in models):
                 return
-            arrays = [_predictions(session, model, load, limit) for model in models]
+            predicted = [_predictions(session, model, load, limit) for model in models]
         step = session.step if session.best is None else session.best.best_step
-        _write(session, KeptPredictions(step, tuple(arrays)))
+        seconds = sum(seconds for _, seconds in predicted)
+        _write(session, KeptPredictions(step, tuple(array for array, _ in predicted), seconds))
     except (Exception, SystemExit) as e:  # a user's model may raise anything
         log.warning("the predictions for valid are not kept: %s: %s", type(e).__name__, e)
 
@@ -101,8 +103,10 @@ def _models(session: TrialSession, current: Current, folder: Path | None) -> lis
 
 def _predictions(
     session: TrialSession, model: ValidModel, load: str | None, limit: float
-) -> np.ndarray:
-    """Return a model's predictions for all rows of valid.
+) -> tuple[np.ndarray, float]:
+    """Return a model's predictions for all rows of valid, and the seconds that they took.
+
+    The seconds are NaN if the loop reported the predictions.
 
     Args:
         session: The session of the trial.
@@ -116,10 +120,13 @@ def _predictions(
     """
     predictions = model.reported
     rows = _features(session, model.data)
+    seconds = math.nan
     if predictions is None:
         assert load is not None, "a model without `load` has reported predictions"
         loaded = references.resolve(load)(str(model.folder))
+        began = time.perf_counter()
         predictions = _predict(loaded, rows, limit)
+        seconds = time.perf_counter() - began
     if len(predictions) != len(rows):
         text = f"there are {len(predictions)} predictions for the {len(rows)} rows of valid"
         raise ValueError(f"{text}; there must be one for each row, in the order of the shard")
@@ -128,7 +135,7 @@ def _predictions(
     if predictions.nbytes > MOST_BYTES:
         text = f"the predictions have {predictions.nbytes >> 20} MiB"
         raise ValueError(f"{text}, and at most {MOST_BYTES >> 20} MiB are kept")
-    return predictions
+    return predictions, seconds
 
 
 def _features(session: TrialSession, data: DatasetCache) -> pd.DataFrame:
