@@ -26,6 +26,7 @@ ORDER = (
     "execution",
     "plan",
     "bundle",
+    "evaluation",
     "sweep_report",
     "scaffold",
     "controller",

@@ -64,6 +64,7 @@ def test_quickstart_prints_only_one_json_object(quickstart: Any) -> None:
         "scaling",
         "bytes",
         "rows_per_second",
+        "new_rows",
     }
     assert set(result["trials"]) == {"completed", "pruned", "failed"}
     assert (

@@ -93,6 +93,7 @@ def export_trial(
     target: Path,
     refitted: Refitted | None = None,
     latest: bool = False,
+    more: Facts | None = None,
 ) -> Exported:
     """Export a trial of a sweep.
 
@@ -104,12 +105,13 @@ def export_trial(
             export a checkpoint of the trial.
         latest: True to export the trial's latest checkpoint instead of the checkpoint of the best
             step.
+        more: Further facts about the model; None if there are none.
 
     Returns:
         The result of the export. If the bundle cannot be written, `error` gives the reason.
     """
     store = models.study_store
-    best = describe_recorded(store, number)
+    best = describe_recorded(store, number) | (more or {})
     model: SavedModel | None
     if refitted is not None:
         model = SavedModel(number, str(refitted.checkpoint), refitted.steps)
@@ -128,7 +130,7 @@ def export_trial(
     try:
         with contextlib.ExitStack() as opened:
             return _export_bundle(
-                models, model, exported, target=target, refitted=refitted, opened=opened
+                models, model, exported, target=target, refitted=refitted, opened=opened, more=more
             )
     except Exception as e:
         return replace(exported, error=_export_error(e, f"trial {model.trial_id}"))
@@ -172,6 +174,7 @@ def _export_bundle(
     target: Path,
     refitted: Refitted | None,
     opened: contextlib.ExitStack,
+    more: Facts | None,
 ) -> Exported:
     """Write the bundle of a model; see `export_trial`.
 
@@ -182,6 +185,7 @@ def _export_bundle(
         target: Folder in which the subfolder `bundle` is written.
         refitted: See `export_trial`.
         opened: See `SweepModels.open_searched`.
+        more: See `export_trial`.
     """
     store = models.study_store
     trial = store.trial(model.number)
@@ -202,7 +206,7 @@ def _export_bundle(
     facts = describe_recorded(store, model.number, step)
     facts |= {"test": best["test"], "best_step": model.step, "seed": trial.seed}
     own_facts = dict(facts)
-    facts |= models.facts(info.fingerprint)
+    facts |= models.facts(info.fingerprint) | (more or {})
     if refitted is not None:
         facts["refit"] = refitted.facts
     if files[0].fold is not None:
@@ -287,6 +291,7 @@ def export_ensemble(
     choice: EnsembleChoice,
     target: Path,
     refitted: Mapping[int, Refitted] | None = None,
+    more: Facts | None = None,
 ) -> Exported:
     """Export an ensemble of a sweep's models.
 
@@ -296,13 +301,14 @@ def export_ensemble(
         target: Folder in which the subfolder `bundle` is written.
         refitted: The models of the members that were trained again on several splits, by the number
             of the trial. The other members have the models of the search.
+        more: Further facts about the ensemble; None if there are none.
 
     Returns:
         The result of the export. If the bundle cannot be written, `error` gives the reason.
     """
     try:
         with contextlib.ExitStack() as opened:
-            return _write_ensemble(models, choice, target, refitted or {}, opened)
+            return _write_ensemble(models, choice, target, refitted or {}, more or {}, opened)
     except Exception as e:
         return Exported({}, error=_export_error(e, "the ensemble"))
 
@@ -312,6 +318,7 @@ def _write_ensemble(
     choice: EnsembleChoice,
     target: Path,
     refitted: Mapping[int, Refitted],
+    more: Facts,
     opened: contextlib.ExitStack,
 ) -> Exported:
     """Write the bundle of an ensemble; see `export_ensemble`."""
@@ -342,10 +349,12 @@ def _write_ensemble(
         "value": choice.value,
         "test": test,
         "ensemble": choice.facts | about,
+        **more,
     }
     path = write_average(target, models, members, facts)
     notes = (choice.members_line, *([note] if note else []), *choice.notes)
-    return Exported({"ensemble": about} | bundle_costs(path), bundle=path, notes=notes)
+    best = {"ensemble": about, **more, **bundle_costs(path)}
+    return Exported(best, bundle=path, notes=notes)
 
 
 def _ensemble_facts(choice: EnsembleChoice, refitted: Mapping[int, Refitted]) -> Facts:

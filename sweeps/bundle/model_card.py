@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
 from sweeps.core.text.markdown_text import cell, code, table
+from sweeps.core.text.new_rows_text import new_rows_sentences
 from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import refit_rows_text
 
@@ -70,6 +71,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
         rows.append(["trained again on", f"{refit_rows_text(refit)}; {scores} from before"])
     rows.append(["exported", manifest.created])
     yield table(["", ""], rows)
+    yield from _new_rows(manifest)
 
 
 def _ensemble(manifest: Manifest) -> Iterator[str]:
@@ -88,6 +90,7 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
     scored = {"this ensemble": facts, f"the best single model, trial {single['trial']}": single}
     scores = [[name, _number(s["value"]), _number(s["test"])] for name, s in scored.items()]
     yield table(["", f"{metric} on valid", "on test"], scores)
+    yield from _new_rows(manifest)
     yield "## Members"
     first_models = {member.trial: member for member in reversed(manifest.members)}
     members = [
@@ -122,6 +125,14 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
         "(Caruana et al., 2004). The choice looked at valid, so the scores on valid are optimistic."
         f"{' The scores on test are not.' if facts['test'] is not None else ''}"
     )
+
+
+def _new_rows(manifest: Manifest) -> Iterator[str]:
+    """Yield a paragraph about the score on new rows, if it is known."""
+    if (facts := manifest.training.get("new_rows")) is not None:
+        yield new_rows_sentences(facts)
+        if manifest.training.get("refit"):
+            yield "This is the score of the model before it was trained again on more rows."
 
 
 def _trained(member: Member, manifest: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""Keep the predictions of the best trials, and delete those of the others."""
+"""Keep the predictions of the best trials and of the defaults, and delete those of the others."""
 
 import heapq
 import logging
@@ -10,6 +10,7 @@ from sweeps.core.errors import StoreError
 from sweeps.core.files.checkpoint_files import checkpoint_root
 from sweeps.core.files.prediction_files import delete_predictions
 from sweeps.core.trial import Result, State, format_trial_id
+from sweeps.search.default_points import default_points, is_default
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
@@ -17,25 +18,32 @@ log = logging.getLogger(__name__)
 
 
 class PredictionKeeper:
-    """Keep the predictions of the best trials of a sweep.
+    """Keep the predictions of the best trials of a sweep, and of the default configurations.
 
     Files are deleted in a separate thread, because a store takes a while.
 
     Args:
-        study_store: The study, which is read only when the keeper is created.
-        count: Number of trials that keep their predictions.
+        study_store: The study.
+        count: Number of trials that keep their predictions, besides the default configurations.
     """
 
     def __init__(self, study_store: StudyStore, count: int):
+        self._store = study_store
+        self._defaults = default_points(study_store.space)
         self._folder: Path = study_store.folder
         self._count = count
         self._minimize = study_store.objectives.minimize
         self._thread = ThreadPoolExecutor(1, "predictions")
         ended = [(n, state.result) for n, state in study_store.states.items() if state.has_ended]
-        complete = [self._entry(n, result) for n, result in ended if may_have_predictions(result)]
+        complete = [self._entry(n, result) for n, result in ended if self._may_lose(n, result)]
         # The trials that keep their predictions, as a heap with the worst one on top
         self._best = heapq.nlargest(count, complete)
         heapq.heapify(self._best)
+
+    def _may_lose(self, number: int, result: Result) -> bool:
+        """Return whether a trial may have predictions, and loses them if others are better."""
+        keys = self._store.states[number].keys
+        return may_have_predictions(result) and not is_default(self._defaults, keys)
 
     def _entry(self, number: int, result: Result) -> tuple[float, float, int]:
         """Return the tier, the value and the number of a trial, all negative, for the heap."""
@@ -47,7 +55,7 @@ class PredictionKeeper:
 
         If a worse trial had kept its predictions, they are deleted.
         """
-        if not may_have_predictions(result):
+        if not self._may_lose(number, result):
             return
         heapq.heappush(self._best, self._entry(number, result))
         if len(self._best) > self._count:

@@ -132,12 +132,13 @@ def _ask_scheduler(
     """Let the scheduler decide about a trial at a rung, unless it continues anyway."""
     number = state.number
     scheduler = policy.scheduler
-    is_repeat = state.trial.repeat_of is not None  # A repeat is never stopped.
+    # Neither a repeat nor a default configuration is ever stopped.
+    runs_to_end = state.trial.repeat_of is not None or policy.is_default(state)
     # After a failed attempt, a trial reaches a rung again. It may have been decided on, or the
     # trial may have got past it before an earlier driver died.
     is_decided = state.decided_rung >= rung
     is_past = state.steps > rung and not scheduler.perturbs
-    if is_repeat or is_decided or is_past:
+    if runs_to_end or is_decided or is_past:
         return Continue(number, rung, is_new=False)
     decision = CONTINUE
     if scheduler.perturbs or rung in scheduler.rungs(driver.view.trials[number].bracket):

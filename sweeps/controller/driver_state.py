@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweeps.core.trial import State
+from sweeps.search.default_points import default_points, is_default
 from sweeps.search.schedulers.scheduler import Scheduler, rung_set
 from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space
+from sweeps.space.model.conditions import Key
 from sweeps.study import ranking
 from sweeps.study.states import TrialState
 from sweeps.study.sweep_state import SweepState
@@ -26,12 +28,14 @@ class Policy:
         rungs: The rungs of all brackets.
         earlier_ended: Number of ended trials of earlier drivers that do not count for the rule that
             ends a sweep whose first trials all fail.
+        defaults: Keys of the default configurations; see `default_points`.
     """
 
     space: Space
     scheduler: Scheduler
     rungs: range | frozenset[int]
     earlier_ended: int = 0
+    defaults: Sequence[Mapping[str, Key]] = ()
 
     @classmethod
     def of(cls, space: Space, scheduler: Scheduler, sweep: SweepState) -> Policy:
@@ -40,7 +44,11 @@ class Policy:
         # If an earlier driver stopped because its first trials all failed, this driver counts
         # failures from zero.
         left_out = len(ended) if ranking.should_abort(ended, len(space.trainers)) else 0
-        return cls(space, scheduler, rung_set(scheduler), left_out)
+        return cls(space, scheduler, rung_set(scheduler), left_out, default_points(space))
+
+    def is_default(self, state: TrialState) -> bool:
+        """Return whether a trial has a default configuration. The winner is compared with it."""
+        return is_default(self.defaults, state.keys)
 
     def can_win(self, state: TrialState) -> bool:
         """Return whether a trial may win if a time limit ends it.

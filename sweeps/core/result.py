@@ -69,6 +69,25 @@ class _Ensemble(TypedDict):
     rows: NotRequired[_RefitRows]
 
 
+class _Default(TypedDict):
+    trial: PrintableText
+    trainer: PrintableText
+    value: NotRequired[FiniteNumber]
+    low: NotRequired[FiniteNumber]
+    high: NotRequired[FiniteNumber]
+
+
+class _NewRows(TypedDict, total=False):
+    unknown: PrintableText
+    value: FiniteNumber
+    low: FiniteNumber
+    high: FiniteNumber
+    rows: Count
+    defaults: list[_Default]
+    similar: Count
+    compared: Count
+
+
 @with_config(extra="allow")
 class _Best(TypedDict):
     trial: Annotated[str, Field(pattern="^[0-9]{4,9}$")]
@@ -85,6 +104,7 @@ class _Best(TypedDict):
     refit: NotRequired[_Refit]
     folds: NotRequired[Count]
     ensemble: NotRequired[_Ensemble]
+    new_rows: NotRequired[_NewRows]
     bytes: NotRequired[Count]
     rows_per_second: NotRequired[FiniteNumber | None]
 
@@ -163,7 +183,11 @@ class SweepResult:
             `ensemble` has the weight of each trial (`members`), the average's `value` on valid and
             score on `test`, its `gain` over the best trial on rows on which it was not chosen, the
             `noise` of this gain, and the number of members that were trained again (`refitted`), on
-            which `rows`. `test` is then None. `bytes` is the size of the bundle, and
+            which `rows`. `test` is then None. `new_rows` has the `value` of the exported model on
+            new rows, `low` and `high` of an interval of 90%, the number of `rows` of valid, the
+            gain over each of the `defaults`, and how many `similar` trials of those `compared`
+            cannot be told from it; or the reason why it is `unknown`. `bytes` is the size of the
+            bundle, and
             `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a
             value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object

@@ -18,6 +18,7 @@ from sweeps.study import ranking
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble import EnsembleChoice
     from sweeps.bundle.export import Exported, Refitted
+    from sweeps.bundle.manifest import Facts
     from sweeps.controller.controller import SweepController
     from sweeps.controller.session import SweepSession
 
@@ -45,12 +46,24 @@ class FinalModel:
         from sweeps.bundle.trial_facts import describe_recorded
 
         choice, note = self._choose()
+        more = {"new_rows": self._describe_new_rows(choice)}
+        exported = self._export_trained(choice, more)
         if choice is None:
-            exported = self._export_trained(None)
             return dataclasses.replace(exported, notes=(*exported.notes, *note))
-        exported = self._export_trained(choice)
         best = describe_recorded(self.controller.study_store, self.number)
         return dataclasses.replace(exported, best=best | exported.best)
+
+    def _describe_new_rows(self, choice: EnsembleChoice | None) -> Facts:
+        """Return the key `new_rows` of the result; see `new_rows.describe_new_rows`."""
+        from sweeps.evaluation.new_rows import describe_new_rows
+
+        try:
+            return describe_new_rows(self.controller.study_store, self.number, choice)
+        except InputError as e:
+            return {"unknown": e.problems[0].text}
+        except Exception as e:  # The model is exported in any case.
+            log.exception("the score on new rows was not estimated")
+            return {"unknown": f"{type(e).__name__}: {first_line(e)}"}
 
     def _choose(self) -> tuple[EnsembleChoice | None, tuple[str, ...]]:
         """Return the members of an average that is better than the best trial, or why not."""
@@ -97,7 +110,7 @@ class FinalModel:
         value = store.results()[self.number].value
         return ranking.beats(value, choice.value, store.minimize)
 
-    def _export_trained(self, choice: EnsembleChoice | None) -> Exported:
+    def _export_trained(self, choice: EnsembleChoice | None, more: Facts) -> Exported:
         """Export the best trial, or the members of an average.
 
         If the space asks for it, first train them again on all rows. If this fails, export the
@@ -106,7 +119,7 @@ class FinalModel:
         from sweeps.exports import trial_refit
 
         if not self.controller.space.trains_winner:
-            return self._write(choice, {})
+            return self._write(choice, {}, more)
         numbers = [self.number]
         if choice is not None:
             numbers = self._members_in_time(choice)
@@ -123,14 +136,14 @@ class FinalModel:
             with trial_refit.train_again(
                 self.session, store, numbers, why_stop, some=choice is not None
             ) as refitted:
-                exported = self._write(choice, refitted)
+                exported = self._write(choice, refitted, more)
             if exported.error is None:
                 return exported
             error = exported.error
         except SweepsError as e:
             error = e
         log.warning("the %s %s not trained on all rows: %s", noun, verb, error)
-        exported = self._write(choice, {})
+        exported = self._write(choice, {}, more)
         if exported.bundle is None and exported.checkpoint is None:
             return exported
         last_line = str(error).strip().splitlines()[-1]
@@ -156,12 +169,15 @@ class FinalModel:
         seconds = [self.controller.progress.training_seconds(number) for number in numbers]
         return [numbers[i] for i in deadline.members_in_time(seconds, clock.monotonic())]
 
-    def _write(self, choice: EnsembleChoice | None, refitted: dict[int, Refitted]) -> Exported:
+    def _write(
+        self, choice: EnsembleChoice | None, refitted: dict[int, Refitted], more: Facts
+    ) -> Exported:
         """Write the bundle of the best trial, or that of an average.
 
         Args:
             choice: The members of the average; None for the best trial.
             refitted: The models that were trained again, by the number of the trial.
+            more: Further facts about the model.
         """
         from sweeps.bundle import export
         from sweeps.bundle.sweep_models import SweepModels
@@ -173,11 +189,14 @@ class FinalModel:
         folder = self.controller.folder
         failed = ""
         if choice is not None:
-            exported = export.export_ensemble(models, choice, folder, refitted)
+            exported = export.export_ensemble(models, choice, folder, refitted, more)
             if exported.error is None:
                 return exported
             failed = f"the model is no average, because its export failed: {exported.error}"
-        single = export.export_trial(models, self.number, folder, refitted.get(self.number))
+            more = {"new_rows": self._describe_new_rows(None)}
+        single = export.export_trial(
+            models, self.number, folder, refitted.get(self.number), more=more
+        )
         if failed:
             return dataclasses.replace(single, notes=(*single.notes, failed))
         return single

@@ -5,17 +5,16 @@ earlier sweeps (`search.from`), then known good configurations (`search.portfoli
 """
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from sweeps.core.json_values import is_number
-from sweeps.space import Dimension, Space, TrainerSpec
+from sweeps.space import Dimension, Space
 from sweeps.space.model.conditions import ABSENT, Absent, Key
 from sweeps.space.sections.built_in_trainers import portfolio_files
 from sweeps.space.yaml.yaml12 import parse, read_text
 
+from .default_points import default_points
 from .earlier_configurations import OutsideDomain, key_in, known_keys
 
 Keys = Mapping[str, Key]
@@ -33,8 +32,7 @@ def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
     points: list[Keys] = [point.keys for point in search.initial_points if point.values is None]
     if search.portfolio is None:
         return [*points, *earlier]
-    defaults = [_default_point(space, trainer) for trainer in space.trainers.values()]
-    points += [*_new_points(defaults, points), *earlier]
+    points += [*_new_points(default_points(space), points), *earlier]
     portfolio = (_point(space, values) for values in _labeled_portfolio(space, search.portfolio))
     most = space.limits.max_trials // 3
     return [*points, *itertools.islice(_new_points(portfolio, points), most)]
@@ -83,40 +81,3 @@ def _point(space: Space, configuration: Mapping[str, JsonValue]) -> Keys:
         return known_keys(space, key_of)
     except OutsideDomain:
         return {}
-
-
-def _default_point(space: Space, trainer: TrainerSpec) -> Keys:
-    """Return the keys of a trainer's default configuration."""
-    parameters = trainer.definition.parameters
-
-    def key_of(dimension: Dimension) -> Key | Absent:
-        if dimension.name == "trainer":
-            return trainer.label
-        name = dimension.name.removeprefix(f"{trainer.params_key}.")
-        default = parameters.get(name, {}).get("default")
-        value = _nearest(dimension, default)
-        try:
-            return ABSENT if value is None else key_in(dimension, value, value)
-        except OutsideDomain:
-            return ABSENT
-
-    return known_keys(space, key_of)
-
-
-def _nearest(dimension: Dimension, value: JsonValue) -> JsonValue:
-    """Return the value of a dimension that is nearest to a number, on the dimension's scale.
-
-    Values that are not numbers, and all values for a normal distribution, are returned unchanged.
-    """
-    lower = dimension.lower
-    highest = dimension.highest
-    if not is_number(value):
-        return value
-    if lower is not None and highest is not None:
-        value = min(max(value, lower), highest)
-        steps = [dimension.nearest(value, step) for step in (-1, 0, 1)]
-        allowed = [step for step in steps if lower <= step <= highest]
-    else:  # a choice; a normal distribution has no options
-        allowed = [option.value for option in dimension.options if is_number(option.value)]
-    scale = math.log if dimension.is_log else float
-    return min(allowed, key=lambda number: abs(scale(number) - scale(value)), default=value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.durations import format_clock
+from sweeps.core.text.new_rows_text import comparison_lines, new_rows_text
 from sweeps.core.text.shell_text import DEFAULT_ROOT, relative_path, shell_command, shell_quoted
 from sweeps.core.text.texts import count_noun, count_states
 from sweeps.core.trial import refit_rows_text
@@ -59,10 +60,15 @@ def _best_trial(best: dict[str, Any]) -> list[str]:
     if repeats:
         name += f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)"
     lines = [f"{name}: {scores(best['value'], best['test'])}", *configuration(best)]
+    about_new_rows: list[str] = []
+    if (new_rows := best.get("new_rows")) is not None:
+        texts = [new_rows_text(new_rows), *comparison_lines(new_rows)]
+        about_new_rows = [f"  {text}" for text in texts]
     if (ensemble := best.get("ensemble")) is None:
-        return lines
+        return [lines[0], *about_new_rows, *lines[1:]]
     average = f"average of {count_noun(len(ensemble['members']), 'trial')}"
-    return [f"{average}: {scores(ensemble['value'], ensemble['test'])}", *lines]
+    first = f"{average}: {scores(ensemble['value'], ensemble['test'])}"
+    return [first, *about_new_rows, *lines]
 
 
 def scores(value: float | None, test: float | None) -> str:

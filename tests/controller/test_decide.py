@@ -61,6 +61,7 @@ class Known:
         view = StudyView(0, objectives.minimize)
         queue = TrialQueue(space, scheduler_stops=True)
         self.driver = DriverState(sweep, view, queue, deque())
+        self.defaults: tuple[dict[str, Any], ...] = ()
 
     def start(self, number: int) -> None:
         started = TrialStarted(0.0, number, trial(number, {"eta": 0.5}, 1, "none"))
@@ -85,6 +86,7 @@ class Known:
     def decide(self, event: Any) -> list[Any]:
         before = dict(self.driver.sweep.trials)  # The states are frozen.
         policy = Policy.of(self.space, self.scheduler, self.driver.sweep)
+        policy = dataclasses.replace(policy, defaults=self.defaults)
         commands = list(decide(self.driver, event, policy))
         again = decide(self.driver, event, policy)
         assert list(map(str, commands)) == list(map(str, again)), "the same decision again"
@@ -129,6 +131,15 @@ def test_a_rung_is_decided_once(known: Any) -> None:
     assert known.decide(waits(3, 1)) == [End(3, State.PRUNED, reason="asha at step 1")]
     known.happen(TrialDecided(0.0, 0, 1))
     assert known.decide(waits(0, 1)) == [Continue(0, 1, is_new=False)], "after a failed attempt"
+
+
+def test_a_default_configuration_is_never_stopped(known: Any) -> None:
+    for number, loss in enumerate((0.1, 0.2, 0.3, 0.4)):
+        known.start(number)
+        known.report(number, 1, loss)
+    assert known.decide(waits(3, 1)) == [End(3, State.PRUNED, reason="asha at step 1")]
+    known.defaults = ({},)  # Every trial has these keys.
+    assert known.decide(waits(3, 1)) == [Continue(3, 1, is_new=False)]
 
 
 def test_best_paused_trial_continues_and_others_end(make_space: Any) -> None:

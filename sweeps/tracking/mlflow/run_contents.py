@@ -15,6 +15,7 @@ from sweeps.core.errors import make_encodable
 from sweeps.core.files.safe_names import safe_name
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult
+from sweeps.core.text.new_rows_text import new_rows_sentences
 from sweeps.core.text.secrets import masked
 from sweeps.core.trial import Trial, flatten_params
 from sweeps.space import Space
@@ -108,6 +109,8 @@ def sweep_tags(result: SweepResult) -> dict[str, str]:
             "sweeps.best_trial": result.best["trial"],
             "sweeps.bundle": str(result.bundle or ""),
         }
+        if (new_rows := result.best.get("new_rows")) is not None:
+            tags["sweeps.new_rows"] = new_rows_sentences(new_rows)
     return tags
 
 
@@ -119,6 +122,8 @@ def sweep_metrics(result: SweepResult) -> dict[str, float]:
     metrics |= {"fits": result.fits, "seconds": result.seconds}
     if result.best is not None:
         values = {"best": result.best["value"], "best.test": result.best["test"]}
+        new_rows = result.best.get("new_rows", {})
+        values |= {f"best.new_rows.{key}": new_rows.get(key) for key in ("value", "low", "high")}
         metrics |= {name: value for name, value in values.items() if value is not None}
     if result.freed is not None:
         metrics |= {

@@ -1,0 +1,130 @@
+"""How good the exported model of a sweep is on new rows, by the predictions that trials kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from sweeps.bundle.ensemble import EnsembleChoice
+from sweeps.bundle.manifest import Facts
+from sweeps.bundle.resampling import Units, units_of
+from sweeps.bundle.trial_predictions import TrialPredictions, read_trial_predictions
+from sweeps.core import metrics
+from sweeps.core.text.texts import count_noun
+from sweeps.core.trial import format_trial_id
+from sweeps.search.default_points import default_points, default_trials
+from sweeps.space.sections.average_problem import prediction_problem
+from sweeps.study import ranking
+from sweeps.study.study_store import StudyStore
+
+from .model_scores import (
+    ModelScores,
+    gain,
+    hidden_optimism,
+    interval,
+    score_models,
+    similar,
+)
+
+# With fewer rows, rows of a class, or groups, an interval would say more than is known.
+LEAST_ROWS = 100
+LEAST_OF_CLASS = 5
+LEAST_UNITS = 20
+
+
+def describe_new_rows(
+    study_store: StudyStore, number: int, choice: EnsembleChoice | None = None
+) -> Facts:
+    """Return the key `new_rows` of `SweepResult.best`.
+
+    Args:
+        study_store: The study.
+        number: Number of the best trial.
+        choice: The average that is exported; None if the best trial is.
+
+    Raises:
+        InputError: The metric cannot be computed.
+    """
+    space = study_store.space
+    if prediction_problem(space.objectives, space.data) is not None:
+        text = "it needs labelled rows of valid, and one objective that sweeps can compute"
+        return {"unknown": text}
+    trials = read_trial_predictions(study_store)
+    if trials is None or number not in trials.models:
+        reason = "" if trials is None else trials.problems.get(number, "")
+        trial = f"trial {format_trial_id(number)}"
+        return {"unknown": reason or f"{trial} has kept no predictions for valid"}
+    has_classes = trials.info.task in metrics.CLASSIFICATION
+    rows = sum(trials.info.rows.get(split, 0) for split in ("train", "valid"))
+    units = units_of(trials.valid, has_classes, rows)
+    if (problem := why_too_few(trials, units, has_classes)) is not None:
+        return {"unknown": problem}
+    numbers = list(trials.models)
+    predictions = [model.predictions for model in trials.models.values()]
+    minimize = study_store.minimize
+    among = range(min(len(numbers), space.checkpoints.predictions))
+    model = numbers.index(number)
+    best_trial = model
+    if choice is not None:
+        model = len(numbers)
+        predictions.append(choice.predictions)
+    models = score_models(trials.scores, predictions, units, minimize)
+    completed = sum(ranking.tier(result) == 0 for result in study_store.results().values())
+    optimism = hidden_optimism(models, best_trial, among, completed)
+    if choice is None:
+        optimism += models.optimism(model, among)
+    elif choice.gain is not None:
+        optimism += choice.gain.optimism
+    others = [other for other in similar(models, model) if other not in (model, len(numbers))]
+    return {
+        **asdict(interval(models, model, optimism)),
+        "rows": len(trials.valid.folds),
+        "defaults": _defaults(study_store, models, numbers, model, optimism),
+        "similar": len(others),
+        "compared": len(numbers) - (choice is None),
+    }
+
+
+def why_too_few(trials: TrialPredictions, units: Units, has_classes: bool) -> str | None:
+    """Return why the rows of valid are too few for an interval; None if they are not."""
+    labels = trials.valid.labels
+    if len(labels) < LEAST_ROWS:
+        return f"valid has {count_noun(len(labels), 'row')}, and it needs {LEAST_ROWS}"
+    if len(units.strata) < LEAST_UNITS:
+        return f"valid has {len(units.strata)} {units.kind}, and it needs {LEAST_UNITS}"
+    if has_classes:
+        counts = np.bincount(labels.astype(np.int64), minlength=len(trials.info.classes or ()))
+        fewest = int(counts.argmin())
+        if counts[fewest] < LEAST_OF_CLASS:
+            name = trials.info.classes[fewest] if trials.info.classes else fewest
+            rows = count_noun(int(counts[fewest]), "row")
+            return f"the class {name!r} has {rows} in valid, and it needs {LEAST_OF_CLASS}"
+    return None
+
+
+def _defaults(
+    study_store: StudyStore,
+    models: ModelScores,
+    numbers: list[int],
+    model: int,
+    optimism: float,
+) -> list[Facts]:
+    """Return the gain of the exported model over the default configuration of each trainer.
+
+    A default that is the exported model has no gain.
+    """
+    keys = ((number, state.keys) for number, state in study_store.states.items())
+    facts = []
+    for number in default_trials(default_points(study_store.space), keys):
+        if number not in numbers:
+            continue
+        default = numbers.index(number)
+        about = {
+            "trial": format_trial_id(number),
+            "trainer": study_store.trial(number).trainer,
+        }
+        if default != model:
+            about |= asdict(gain(models, model, default, optimism))
+        facts.append(about)
+    return facts

@@ -1,0 +1,161 @@
+"""What a sweep says about its winner on new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeps.bundle import ensemble
+from sweeps.core.files.sweep_folder import PREDICTIONS
+from sweeps.core.result import SweepResult
+from sweeps.core.text.new_rows_text import (
+    comparison_lines,
+    interval_text,
+    new_rows_sentences,
+    new_rows_text,
+)
+from sweeps.evaluation import new_rows
+from sweeps.evaluation.new_rows import describe_new_rows
+from sweeps.search.default_points import default_trials, is_default
+from sweeps.terminal.result_text import format_result
+from sweeps.tracking.mlflow import run_contents
+from tests.bundle.ensemble_sweeps import recorded_sweep
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return recorded_sweep(tmp_path, monkeypatch)
+
+
+def test_the_best_trial_has_an_interval_on_new_rows(sweep: Any) -> None:
+    number = sweep.store.winner()
+    facts = describe_new_rows(sweep.store, number)
+    value = sweep.store.results()[number].value
+    assert facts["low"] < facts["value"] < facts["high"] and facts["value"] >= value
+    assert facts["rows"] == len(sweep.labels) and facts["compared"] == 5
+    assert facts["defaults"] == [] and 0 <= facts["similar"] <= 5
+    assert describe_new_rows(sweep.store, number) == facts
+
+
+def test_an_average_has_an_interval_of_its_own(sweep: Any) -> None:
+    choice = ensemble.choose(sweep.store, 6)
+    assert len(choice.weights) > 1 and choice.gain is not None
+    facts = describe_new_rows(sweep.store, sweep.store.winner(), choice)
+    assert facts["value"] == pytest.approx(choice.value + choice.gain.optimism)
+    assert facts["compared"] == 6
+
+
+def test_without_predictions_of_the_best_trial_the_interval_is_unknown(sweep: Any) -> None:
+    number = sweep.store.winner()
+    (sweep.folder / "trials" / f"{number:04d}" / PREDICTIONS).unlink()
+    facts = describe_new_rows(sweep.store, number)
+    assert facts == {"unknown": f"trial {number:04d} has kept no predictions for valid"}
+
+
+def test_predictions_with_another_score_than_the_value_are_not_used(sweep: Any) -> None:
+    number = sweep.store.winner()
+    file = sweep.folder / "trials" / f"{number:04d}" / PREDICTIONS
+    with np.load(file) as kept:
+        arrays = dict(kept)
+    arrays["fold_0"] = np.full_like(arrays["fold_0"], 0.5)
+    with open(file, "wb") as opened:
+        np.savez(opened, **arrays)
+    facts = describe_new_rows(sweep.store, number)
+    assert facts["unknown"].startswith("its predictions have the score 0.693147, but its value is")
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "text"),
+    [
+        ("LEAST_ROWS", 1000, "valid has 171 rows, and it needs 1000"),
+        ("LEAST_UNITS", 1000, "valid has 171 rows, and it needs 1000"),
+        ("LEAST_OF_CLASS", 100, "the class 0 has 64 rows in valid, and it needs 100"),
+    ],
+)
+def test_too_few_rows_have_no_interval(
+    name: str, limit: int, text: str, sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_rows, name, limit)
+    assert describe_new_rows(sweep.store, sweep.store.winner()) == {"unknown": text}
+
+
+FACTS: dict[str, Any] = {
+    "value": 0.1311,
+    "low": 0.1092,
+    "high": 0.1583,
+    "rows": 500,
+    "defaults": [
+        {"trial": "0000", "trainer": "", "value": 0.021, "low": 0.004, "high": 0.038},
+        {"trial": "0001", "trainer": "trees", "value": -0.021, "low": -0.04, "high": -0.003},
+        {"trial": "0002", "trainer": "linear", "value": 0.001, "low": -0.04, "high": 0.05},
+        {"trial": "0003", "trainer": "best"},
+    ],
+    "similar": 6,
+    "compared": 19,
+}
+
+
+def test_the_result_is_shown_in_the_terminal_and_in_mlflow(tmp_path: Path) -> None:
+    best = {
+        "trial": "0004",
+        "value": 0.117,
+        "test": None,
+        "params": {},
+        "preprocessor": "none",
+        "scaling": {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}},
+        "new_rows": FACTS,
+    }
+    result = SweepResult("shown-1", tmp_path, {"completed": 1}, best, None, None, {}, 0, 1.0)
+    lines = format_result(result).splitlines()
+    start = lines.index("best trial 0004: 0.117")
+    assert lines[start + 1 : start + 7] == [
+        f"  {text}" for text in (new_rows_text(FACTS), *comparison_lines(FACTS))
+    ]
+    shown = run_contents.sweep_metrics(result)
+    assert {key: shown[f"best.new_rows.{key}"] for key in ("value", "low", "high")} == {
+        key: FACTS[key] for key in ("value", "low", "high")
+    }
+    assert run_contents.sweep_tags(result)["sweeps.new_rows"] == new_rows_sentences(FACTS)
+
+
+def test_default_configurations_are_recognized_by_their_keys() -> None:
+    points: list[dict[str, Any]] = [{"trainer": "a", "a.eta": 0.3}, {"trainer": "b"}]
+    trials: list[tuple[int, dict[str, Any]]] = [
+        (0, {"trainer": "a", "a.eta": 0.1}),
+        (1, {"trainer": "a", "a.eta": 0.3, "a.depth": 4}),
+        (2, {"trainer": "b", "b.eta": 0.3}),
+        (3, {"trainer": "b", "b.eta": 0.1}),
+    ]
+    assert default_trials(points, trials) == [1, 2]
+    assert [n for n, keys in trials if is_default(points, keys)] == [1, 2, 3]
+
+
+def test_the_texts_say_what_is_known() -> None:
+    assert new_rows_text(FACTS) == "on new rows about 0.131 (90%: 0.109 to 0.158)"
+    assert comparison_lines(FACTS) == [
+        "better than the default by 0.021 (90%: 0.004 to 0.038)",
+        "tuning did not beat the default of trees: worse by 0.021 (90%: 0.003 to 0.040)",
+        "cannot be told from the default of linear: better by 0.001 (90%: -0.040 to 0.050)",
+        "tuning did not beat the default of best, which is the best trial",
+        "6 of 19 other trials cannot be told from it",
+    ]
+    assert new_rows_sentences({"unknown": "valid has 9 rows"}) == (
+        "No interval for new rows: valid has 9 rows."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (135720.2, 11500.0, "135720 (90%: 124220 to 147220)"),
+        (2.101, 0.24, "2.10 (90%: 1.86 to 2.34)"),
+        (1e-7, 2e-8, "0.000000100 (90%: 0.000000080 to 0.000000120)"),
+        (0.5, 0.0, "0.500000 (90%: 0.500000 to 0.500000)"),
+    ],
+)
+def test_intervals_have_two_digits_that_count(value: float, half: float, text: str) -> None:
+    interval = {"value": value, "low": value - half, "high": value + half}
+    assert interval_text(interval) == text
