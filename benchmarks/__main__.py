@@ -1,7 +1,7 @@
 """`python -m benchmarks [WORKLOAD ...]`: run workloads, save their samples, and write the report.
 
 The samples are in reports/benchmarks.json. The report is reports/benchmarks.md. `python -m
-benchmarks tables` is a benchmark of its own; see `benchmarks.tables`.
+benchmarks tables` and `python -m benchmarks honesty` are benchmarks of their own.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def workloads() -> list[Workload]:
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    if argv[:1] == ["tables"]:
-        return importlib.import_module("benchmarks.tables.__main__").main(argv[1:])
+    if argv[:1] and argv[0] in ("tables", "honesty"):
+        return importlib.import_module(f"benchmarks.{argv[0]}.__main__").main(argv[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Run the benchmarks and write the report."
     )

@@ -1,0 +1,1 @@
+"""Are the intervals of sweeps honest? Simulated sweeps on real predictions, and real sweeps."""

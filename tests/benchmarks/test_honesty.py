@@ -1,0 +1,55 @@
+"""The benchmark of honest intervals: simulated sweeps, and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.honesty import measure, pools, report, simulate
+from benchmarks.honesty.simulate import Pool, Setting
+
+
+def pool_of(folder: Path, name: str = "made_missing") -> Pool:
+    """Write a table of predictions whose models are equally good, and read it."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=3000).astype(float)
+    logits = 2 * labels - 1 + rng.normal(size=(40, len(pools.ROUNDS), 3000))
+    predictions = 1 / (1 + np.exp(-logits))
+    parts = predictions[:, :2]
+    np.savez(folder / f"{name}.holdout.npz", labels=labels, full=predictions, parts=parts)
+    return Pool.read(folder / f"{name}.holdout.npz", "binary")
+
+
+def test_valid_has_the_class_shares_of_more_rows(tmp_path: Path) -> None:
+    pool = pool_of(tmp_path)
+    rng = np.random.default_rng(1)
+    shares = [pool.labels[simulate.draw_valid(pool, 200, rng)].mean() for _ in range(200)]
+    assert np.mean(shares) == pytest.approx(pool.labels.mean(), abs=0.005)
+    # Of 200 random rows it would be 0.035.
+    assert np.std(shares) < 0.02
+
+
+@pytest.mark.parametrize("asha", [True, False])
+def test_a_simulated_sweep_has_the_defaults_and_the_best_trial_first(
+    asha: bool, tmp_path: Path
+) -> None:
+    setting = Setting(200, 27, asha, 2, "logloss")
+    sweep = simulate.simulate(pool_of(tmp_path), setting, np.random.default_rng(0))
+    assert {0, 1} <= set(sweep.numbers) and len(sweep.numbers) == (4 if asha else 27)
+    values = [sweep.scores.score(each) for each in sweep.predictions]
+    assert values == sorted(values)
+    assert len(sweep.new_labels) == 2800 == len(sweep.new_predictions[0])
+
+
+def test_what_is_measured_becomes_the_tables_of_the_report(tmp_path: Path) -> None:
+    pool_of(tmp_path)
+    results = tmp_path / "results.jsonl"
+    measure.write(measure.measured(tmp_path, ["made_missing"], 6), results)
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n{report.BEGIN}\n{report.END}\n")
+    report.write(results, page)
+    text = page.read_text()
+    assert "### Tables that judge: 6 sweeps" in text
+    assert "| table made_missing | 6 |" in text and "| regret of the average |" in text
