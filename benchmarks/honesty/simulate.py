@@ -35,7 +35,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a simulated sweep varies.
+    """The setting of a simulated sweep.
 
     Attributes:
         rows: Number of rows of valid.

@@ -20,11 +20,12 @@ from sweeps.space.sections.average_problem import average_problem
 from sweeps.study.study_store import StudyStore
 
 from .averaging import average
-from .ensemble_candidates import OPTION, read_candidates
+from .ensemble_candidates import OPTION, candidates_of
 from .manifest import Facts
 from .resampling import parts, units_of
 from .selection import Gain, measure_gain, select
 from .trial_choice import SavedModel
+from .trial_predictions import TrialPredictions
 from .valid_scores import ValidScores
 
 # Members are chosen on at most this many rows, and the gain over the best single model is measured
@@ -103,18 +104,19 @@ def score_lines(metric: str, ensemble: Facts) -> list[str]:
     return lines
 
 
-def choose(study_store: StudyStore, rounds: int) -> EnsembleChoice:
+def choose(study_store: StudyStore, trials: TrialPredictions | None, rounds: int) -> EnsembleChoice:
     """Choose the members of an ensemble with `sweeps.bundle.selection`.
 
     Args:
         study_store: The study of a sweep that `require_supported` accepts.
+        trials: The predictions of its trials; see `read_trial_predictions`.
         rounds: Number of rounds of the selection.
 
     Raises:
         InputError: The metric cannot be computed, or no model has predictions with a finite score.
     """
     space = study_store.space
-    candidates = read_candidates(study_store)
+    candidates = candidates_of(study_store, trials)
     scores = candidates.trials.scores
     models = list(candidates.predictions)
     if not scores.is_fast:

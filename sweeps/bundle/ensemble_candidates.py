@@ -11,7 +11,7 @@ from sweeps.core.trial import format_trial_id
 from sweeps.study.study_store import StudyStore
 
 from .trial_choice import SavedModel, saved_model
-from .trial_predictions import TrialPredictions, read_trial_predictions
+from .trial_predictions import TrialPredictions
 
 OPTION = "--ensemble"
 # The notes give the reasons for at most this many of the trials that cannot be members.
@@ -45,13 +45,16 @@ class EnsembleCandidates:
         return [*notes[:SHOWN_REASONS], f"note: {hidden} more trials are no candidates"]
 
 
-def read_candidates(study_store: StudyStore) -> EnsembleCandidates:
-    """Read the predictions of the best trials of a sweep that have kept a model.
+def candidates_of(study_store: StudyStore, trials: TrialPredictions | None) -> EnsembleCandidates:
+    """Return the trials with predictions that have kept a model.
+
+    Args:
+        study_store: The study.
+        trials: The predictions of its trials; see `read_trial_predictions`.
 
     Raises:
         InputError: No trial has kept its predictions, and a model.
     """
-    trials = read_trial_predictions(study_store)
     predictions: dict[SavedModel, np.ndarray] = {}
     problems: dict[str, str] = {}
     if trials is not None:

@@ -90,8 +90,8 @@ def _first(values: np.ndarray, of_row: np.ndarray) -> np.ndarray:
 def bootstrap(units: Units, count: int, seed: int) -> np.ndarray:
     """Draw units with replacement.
 
-    Each draw has as many units of a stratum as there are. If the shares of the strata are known
-    from a number of rows, they vary as much as in so many rows.
+    Each draw has as many units of a stratum as there are. With a `population`, the share of a
+    stratum varies from draw to draw, as it varies between random samples of this size.
 
     Args:
         units: The units.

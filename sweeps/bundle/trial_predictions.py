@@ -15,6 +15,7 @@ from sweeps.core.plugins import references
 from sweeps.core.trial import format_trial_id
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.splits.valid_rows import ValidRows
+from sweeps.space.sections.average_problem import prediction_problem
 from sweeps.space.sections.data_models import variant_of
 from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
@@ -29,7 +30,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class KeptModel:
-    """What the best model of a trial predicts for valid.
+    """Predictions of the best model of a trial for valid.
 
     Attributes:
         step: The step of the model.
@@ -65,13 +66,15 @@ def read_trial_predictions(study_store: StudyStore) -> TrialPredictions | None:
     """Read the predictions that the trials of a sweep have kept.
 
     These are completed trials that violate no constraint, and that read the same source of data as
-    the best of them. Return None if there are none.
+    the best of them. Return None if there are none, or if predictions do not give the objective.
 
     Raises:
         InputError: The metric cannot be computed.
     """
     prepared = PreparedStore(study_store.folder)
     space = study_store.space
+    if prediction_problem(space.objectives, space.data) is not None:
+        return None
     results = study_store.results()
     trials: TrialPredictions | None = None
     first_source = ""

@@ -1,1 +1,1 @@
-"""How good is an exported model on new rows? Intervals for the values of a search."""
+"""Intervals for the score of an exported model on new rows."""

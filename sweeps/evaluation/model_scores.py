@@ -1,4 +1,6 @@
-"""How good a chosen model is on new rows, by its predictions for valid. Pure functions, no I/O.
+"""Estimate the score of a chosen model on new rows, from predictions for valid.
+
+Pure functions, no I/O.
 
 The score of the best of many models is too good, because the choice looked at the same rows. How
 much too good is measured with draws of the rows of valid, with replacement: the best model is

@@ -1,7 +1,8 @@
-"""How good the exported model of a sweep is on new rows, by the predictions that trials kept."""
+"""Estimate the score of a sweep's exported model on new rows, from predictions for valid."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from sweeps.bundle.ensemble import EnsembleChoice
 from sweeps.bundle.manifest import Facts
 from sweeps.bundle.resampling import Units, units_of
-from sweeps.bundle.trial_predictions import TrialPredictions, read_trial_predictions
+from sweeps.bundle.trial_predictions import TrialPredictions
 from sweeps.core import metrics
 from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import format_trial_id
@@ -19,6 +20,7 @@ from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
 from .model_scores import (
+    DRAWS,
     ModelScores,
     gain,
     hidden_optimism,
@@ -31,17 +33,26 @@ from .model_scores import (
 LEAST_ROWS = 100
 LEAST_OF_CLASS = 5
 LEAST_UNITS = 20
+# The estimate may take this share of the sweep's time, or these seconds if that is more.
+MOST_SHARE = 0.02
+LEAST_SECONDS = 1.0
 
 
 def describe_new_rows(
-    study_store: StudyStore, number: int, choice: EnsembleChoice | None = None
+    study_store: StudyStore,
+    trials: TrialPredictions | None,
+    number: int,
+    choice: EnsembleChoice | None = None,
+    sweep_seconds: float = 0.0,
 ) -> Facts:
     """Return the key `new_rows` of `SweepResult.best`.
 
     Args:
         study_store: The study.
+        trials: The predictions of its trials; see `read_trial_predictions`.
         number: Number of the best trial.
         choice: The average that is exported; None if the best trial is.
+        sweep_seconds: Wall time of the sweep, of which a small share is spent here.
 
     Raises:
         InputError: The metric cannot be computed.
@@ -50,7 +61,6 @@ def describe_new_rows(
     if prediction_problem(space.objectives, space.data) is not None:
         text = "it needs labelled rows of valid, and one objective that sweeps can compute"
         return {"unknown": text}
-    trials = read_trial_predictions(study_store)
     if trials is None or number not in trials.models:
         reason = "" if trials is None else trials.problems.get(number, "")
         trial = f"trial {format_trial_id(number)}"
@@ -60,8 +70,10 @@ def describe_new_rows(
     units = units_of(trials.valid, has_classes, rows)
     if (problem := why_too_few(trials, units, has_classes)) is not None:
         return {"unknown": problem}
-    numbers = list(trials.models)
-    predictions = [model.predictions for model in trials.models.values()]
+    numbers = list(trials.models)[: _most_models(trials, number, sweep_seconds)]
+    if number not in numbers:
+        return {"unknown": f"`{trials.scores.metric}` takes too long to compute on many draws"}
+    predictions = [trials.models[each].predictions for each in numbers]
     minimize = study_store.minimize
     among = range(min(len(numbers), space.checkpoints.predictions))
     model = numbers.index(number)
@@ -84,6 +96,20 @@ def describe_new_rows(
         "similar": len(others),
         "compared": len(numbers) - (choice is None),
     }
+
+
+def _most_models(trials: TrialPredictions, number: int, sweep_seconds: float) -> int:
+    """Return how many models can be scored on all draws in the time that there is.
+
+    Metrics that are a mean over the rows take no time.
+    """
+    metric = metrics.find(trials.scores.metric, trials.info.task)
+    if metric is not None and metric.rows is not None:
+        return len(trials.models)
+    began = time.perf_counter()
+    trials.scores.score(trials.models[number].predictions)
+    of_model = (1 + 2 * DRAWS) * (time.perf_counter() - began)
+    return int(max(LEAST_SECONDS, MOST_SHARE * sweep_seconds) / of_model)
 
 
 def why_too_few(trials: TrialPredictions, units: Units, has_classes: bool) -> str | None:

@@ -18,6 +18,7 @@ from sweeps.bundle.export import Refitted
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.bundle.trial_facts import describe_recorded
+from sweeps.bundle.trial_predictions import read_trial_predictions
 from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import partial_path
 from sweeps.core.files.disk import disk_error
@@ -276,7 +277,8 @@ class _Export:
         suffix = "-refit" if self.refit else ""
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}{suffix}"
         models = replace(self.models, space=space)
-        choice = ensemble_export.choose(models.study_store, rounds)
+        trials = read_trial_predictions(models.study_store)
+        choice = ensemble_export.choose(models.study_store, trials, rounds)
         if os.path.lexists(target):
             facts = {"rounds": rounds, "candidates": choice.facts["candidates"]}
             if reuse and holds_export(target, facts):

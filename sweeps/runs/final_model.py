@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import shell_command
 from sweeps.core.trial import format_trial_id
 from sweeps.space.python.saved_space import roots_of
+from sweeps.space.sections.average_problem import prediction_problem
 from sweeps.study import ranking
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble import EnsembleChoice
     from sweeps.bundle.export import Exported, Refitted
     from sweeps.bundle.manifest import Facts
+    from sweeps.bundle.trial_predictions import TrialPredictions
     from sweeps.controller.controller import SweepController
     from sweeps.controller.session import SweepSession
 
@@ -53,12 +56,24 @@ class FinalModel:
         best = describe_recorded(self.controller.study_store, self.number)
         return dataclasses.replace(exported, best=best | exported.best)
 
+    @functools.cached_property
+    def _trials(self) -> TrialPredictions | None:
+        """The predictions that the trials of the search have kept; see `read_trial_predictions`."""
+        from sweeps.bundle.trial_predictions import read_trial_predictions
+
+        space = self.controller.space
+        if prediction_problem(space.objectives, space.data) is None:
+            self.session.await_stopped()  # A trial that stops may write its predictions.
+        return read_trial_predictions(self.controller.study_store)
+
     def _describe_new_rows(self, choice: EnsembleChoice | None) -> Facts:
         """Return the key `new_rows` of the result; see `new_rows.describe_new_rows`."""
         from sweeps.evaluation.new_rows import describe_new_rows
 
         try:
-            return describe_new_rows(self.controller.study_store, self.number, choice)
+            store = self.controller.study_store
+            seconds = clock.monotonic() - self.controller.began
+            return describe_new_rows(store, self._trials, self.number, choice, seconds)
         except InputError as e:
             return {"unknown": e.problems[0].text}
         except Exception as e:  # The model is exported in any case.
@@ -76,9 +91,9 @@ class FinalModel:
             metrics = ", ".join(constrained)
             return None, (f"the model is no average: its {metrics} would be unknown",)
         self.controller.publish_stage("choosing an ensemble")
-        self.session.await_stopped()
         try:
-            choice = ensemble.choose(self.controller.study_store, space.bundle.ensemble)
+            store = self.controller.study_store
+            choice = ensemble.choose(store, self._trials, space.bundle.ensemble)
         except InputError as e:
             return None, (f"the model is no average: {e.problems[0].text}",)
         except Exception as e:  # The best trial is exported in any case.

@@ -17,6 +17,7 @@ from sweeps.bundle.ensemble_summary import ensembles_of
 from sweeps.bundle.export import export_ensemble
 from sweeps.bundle.selection import Selection
 from sweeps.bundle.sweep_models import SweepModels
+from sweeps.bundle.trial_predictions import read_trial_predictions
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.exports import sweep_exports
@@ -46,7 +47,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Any:
 def export(sweep: Any, rounds: int, tmp_path: Path) -> tuple[str, ...]:
     """Write the bundle of an ensemble, and return the notes."""
     models = SweepModels(sweep.store, sweep.space, sweep.roots)
-    choice = ensemble.choose(sweep.store, rounds)
+    choice = ensemble.choose(sweep.store, read_trial_predictions(sweep.store), rounds)
     exported = export_ensemble(models, choice, tmp_path)
     if exported.error is not None:
         raise exported.error

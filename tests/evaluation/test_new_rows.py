@@ -1,4 +1,4 @@
-"""What a sweep says about its winner on new rows."""
+"""Statements of a sweep about its winner on new rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.bundle import ensemble
+from sweeps.bundle.trial_predictions import read_trial_predictions
 from sweeps.core.files.sweep_folder import PREDICTIONS
 from sweeps.core.result import SweepResult
 from sweeps.core.text.new_rows_text import (
@@ -30,20 +31,34 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return recorded_sweep(tmp_path, monkeypatch)
 
 
+def described(sweep: Any, number: Any, choice: Any = None) -> Any:
+    return describe_new_rows(sweep.store, read_trial_predictions(sweep.store), number, choice)
+
+
+def test_a_slow_metric_is_not_computed_on_many_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = recorded_sweep(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss")
+    monkeypatch.setattr(new_rows, "LEAST_SECONDS", 1e-9)
+    facts = described(slow, slow.store.winner())
+    text = "`sklearn.metrics:brier_score_loss` takes too long to compute on many draws"
+    assert facts == {"unknown": text}
+
+
 def test_the_best_trial_has_an_interval_on_new_rows(sweep: Any) -> None:
     number = sweep.store.winner()
-    facts = describe_new_rows(sweep.store, number)
+    facts = described(sweep, number)
     value = sweep.store.results()[number].value
     assert facts["low"] < facts["value"] < facts["high"] and facts["value"] >= value
     assert facts["rows"] == len(sweep.labels) and facts["compared"] == 5
     assert facts["defaults"] == [] and 0 <= facts["similar"] <= 5
-    assert describe_new_rows(sweep.store, number) == facts
+    assert described(sweep, number) == facts
 
 
 def test_an_average_has_an_interval_of_its_own(sweep: Any) -> None:
-    choice = ensemble.choose(sweep.store, 6)
+    choice = ensemble.choose(sweep.store, read_trial_predictions(sweep.store), 6)
     assert len(choice.weights) > 1 and choice.gain is not None
-    facts = describe_new_rows(sweep.store, sweep.store.winner(), choice)
+    facts = described(sweep, sweep.store.winner(), choice)
     assert facts["value"] == pytest.approx(choice.value + choice.gain.optimism)
     assert facts["compared"] == 6
 
@@ -51,7 +66,7 @@ def test_an_average_has_an_interval_of_its_own(sweep: Any) -> None:
 def test_without_predictions_of_the_best_trial_the_interval_is_unknown(sweep: Any) -> None:
     number = sweep.store.winner()
     (sweep.folder / "trials" / f"{number:04d}" / PREDICTIONS).unlink()
-    facts = describe_new_rows(sweep.store, number)
+    facts = described(sweep, number)
     assert facts == {"unknown": f"trial {number:04d} has kept no predictions for valid"}
 
 
@@ -63,7 +78,7 @@ def test_predictions_with_another_score_than_the_value_are_not_used(sweep: Any) 
     arrays["fold_0"] = np.full_like(arrays["fold_0"], 0.5)
     with open(file, "wb") as opened:
         np.savez(opened, **arrays)
-    facts = describe_new_rows(sweep.store, number)
+    facts = described(sweep, number)
     assert facts["unknown"].startswith("its predictions have the score 0.693147, but its value is")
 
 
@@ -79,7 +94,7 @@ def test_too_few_rows_have_no_interval(
     name: str, limit: int, text: str, sweep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(new_rows, name, limit)
-    assert describe_new_rows(sweep.store, sweep.store.winner()) == {"unknown": text}
+    assert described(sweep, sweep.store.winner()) == {"unknown": text}
 
 
 FACTS: dict[str, Any] = {
