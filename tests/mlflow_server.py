@@ -10,13 +10,6 @@ import sys
 from pathlib import Path
 
 
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
 def listens(port: int) -> bool:
     """Return whether something listens on a port of this machine."""
     with socket.socket() as s:

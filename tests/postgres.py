@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 PASSWORD = "s3cr3t-of-the-test"
@@ -75,9 +75,7 @@ def server() -> Iterator[str]:
             group=group,
             extra_groups=extra_groups,
         )
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         serve = [
             bin / "postgres",
             "-D",

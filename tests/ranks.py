@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
-
-def free_ports(count: int) -> list[int]:
-    """Return the numbers of ports that no process uses."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+from tests.ports import free_port
 
 
 def call_on_two_ranks(
@@ -34,7 +25,7 @@ def call_on_two_ranks(
     Raises:
         AssertionError: The function failed on a rank. The message is the traceback.
     """
-    (port,) = free_ports(1)
+    port = free_port()
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     processes = [

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 LOOP = """\
@@ -64,12 +64,6 @@ def write_project(tmp_path: Path) -> Path:
     )
     (folder / "space.yaml").write_text(SPACE.format(latch=tmp_path))
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 class Nodes:

@@ -16,8 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.ports import free_port
 from tests.processes import titles
-from tests.ray_nodes import Nodes, free_port, nodes, write_project
+from tests.ray_nodes import Nodes, nodes, write_project
 from tests.waiting import wait_until
 
 

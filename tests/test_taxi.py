@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests import mlflow_server
 from tests.commands import REPO
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 SPACE = REPO / "search_spaces" / "taxi_big_tip.yaml"
@@ -277,7 +277,7 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path: Pat
     steps, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     steps, _, serve = steps.strip().rpartition("\n")
-    port = str(mlflow_server.free_port())
+    port = str(free_port())
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shell: dict[str, Any] = {
         "cwd": tmp_path,

@@ -16,6 +16,7 @@ from sweeps.study.events import ArtifactSaved, SweepEnded
 from sweeps.tracking import Destination, MlflowTracker, default_uri
 from tests import mlflow_server
 from tests.dashboard.sweep_folders import sweep_folder
+from tests.ports import free_port
 from tests.tracking.tracker_events import START, begin, end, sweep_result, sweep_started, trial
 from tests.waiting import wait_until
 
@@ -39,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     tracker.handle(ArtifactSaved(START, "report.html", "<h1>The report</h1>"))
     tracker.handle(SweepEnded(START + 200, sweep_result(root), trial(1), REPORT))
     assert tracker.close() and tracker.error is None
-    port = mlflow_server.free_port()
+    port = free_port()
     server = mlflow_server.start(root, port, default_uri(root))
     try:
         wait_until(lambda: mlflow_server.listens(port), 90, "MLflow's server listens")

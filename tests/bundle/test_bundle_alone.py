@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -23,6 +22,7 @@ from test_bundle_of_trainers import trained
 
 import sweeps.trainers.xgboost
 from sweeps.space import Step
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(480), pytest.mark.long, pytest.mark.integration]
@@ -110,9 +110,7 @@ def test_a_bundle_predicts_the_same_bits_within_three_seconds(
 
 def test_mlflow_serves_it(bundle: Any, python: Any, tmp_path: Path) -> None:
     path, kept = bundle
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     command = [
         python,
         "-m",

@@ -15,7 +15,8 @@ pytest.importorskip("lightgbm")
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import _lightgbm_booster, lightgbm
 from sweeps.trainers._metrics import measure
-from tests.ranks import call_on_two_ranks, free_ports
+from tests.ports import free_port
+from tests.ranks import call_on_two_ranks
 from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_on_rank
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(150)]
@@ -106,8 +107,7 @@ def train_all(
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return what both functions return on each rank, in one pair of processes."""
-    flat = free_ports(2 * len(TASKS) * (len(RUNS) + 3))
-    ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
+    ports = [[free_port(), free_port()] for _ in range(len(TASKS) * (len(RUNS) + 3))]
     return call_on_two_ranks(
         train_all, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False
     )

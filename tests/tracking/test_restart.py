@@ -12,6 +12,7 @@ import pytest
 
 from tests import mlflow_server
 from tests.commands import command, space_of
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Any]:
     """Return a function that starts MLflow's server, each time on the same port and database."""
-    port = mlflow_server.free_port()
+    port = free_port()
     started: list[subprocess.Popen[bytes]] = []
 
     def serve() -> tuple[str, subprocess.Popen[bytes]]:
