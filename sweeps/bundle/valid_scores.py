@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,9 @@ from sweeps.core.errors import InputError
 from sweeps.data.splits.valid_rows import ValidRows
 
 from .resampling import Units
+
+# Draws are scored at once as long as they have this many rows together.
+MOST_COUNTS = 2_000_000
 
 
 class ValidScores:
@@ -82,15 +86,46 @@ class ValidScores:
         known = [value for value in values if value is not None]
         if known and len(known) == len(values):
             return self._mean_scores(np.stack(known, axis=1), units, draws)
-        scores = np.full((len(draws), len(predictions)), np.nan)
-        for number, draw in enumerate(draws):
-            rows = np.repeat(np.arange(len(units.of_row)), draw[units.of_row])
-            for model, each in enumerate(predictions):
-                try:
-                    scores[number, model] = self.score(each[rows], rows)
-                except InputError:  # a draw may lack a class
-                    break
+        return np.stack([self._computed(each, units, draws) for each in predictions], axis=1)
+
+    def _computed(self, predictions: np.ndarray, units: Units, draws: np.ndarray) -> np.ndarray:
+        """Return the scores of a metric that is no mean, shape (draws,); see `draw_scores`.
+
+        NaN if the metric cannot be computed for a draw, which may lack a class.
+        """
+        scores = np.full(len(draws), np.nan)
+        at_once = max(1, MOST_COUNTS // len(units.of_row))
+        for start in range(0, len(draws), at_once):
+            counts = draws[start : start + at_once][:, units.of_row]
+            fast = self._at_once(predictions, counts)
+            if fast is not None:
+                scores[start : start + at_once] = fast
+                continue
+            for number, of_row in enumerate(counts, start):
+                rows = np.repeat(np.arange(len(of_row)), of_row)
+                with contextlib.suppress(InputError):
+                    scores[number] = self.score(predictions[rows], rows)
         return scores
+
+    def _at_once(self, predictions: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
+        """Return the scores of several draws at once; None if the metric has no way to do this.
+
+        Args:
+            predictions: Predictions for all rows of valid.
+            counts: How many times each draw has each row, shape (draws, n).
+        """
+        total = np.zeros(len(counts))
+        folds = np.unique(self.valid.folds)
+        for fold in folds:
+            mask = self.valid.folds == fold
+            labels = self.valid.labels[mask]
+            scores = metrics.draw_values(
+                self.metric, self.task, labels, predictions[mask], counts[:, mask]
+            )
+            if scores is None:
+                return None
+            total += scores
+        return total / len(folds)
 
     def _mean_scores(self, values: np.ndarray, units: Units, draws: np.ndarray) -> np.ndarray:
         """Return the scores of a metric that is a power of a mean; see `draw_scores`.

@@ -44,28 +44,45 @@ def hits(y: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def auc(y: np.ndarray, p: np.ndarray) -> float:
-    """Return the area under the ROC curve.
+    """Return the area under the ROC curve; see `auc_of_draws`."""
+    import numpy as np
+
+    return float(auc_of_draws(y, p, np.ones((1, len(y)), dtype=np.int64))[0])
+
+
+def auc_of_draws(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the area under the ROC curve for several draws of the rows.
 
     With more than two classes, compute the area of each class against all other classes. The result
-    is the mean of these areas, weighted by the frequency of the class, as in XGBoost. Return NaN if
-    a class does not occur in the labels.
+    is the mean of these areas, weighted by the frequency of the class, as in XGBoost.
+
+    Args:
+        y: Class codes, shape (n,).
+        p: Probabilities or scores, shape (n, k).
+        counts: How many times each draw has each row, integers of shape (draws, n).
+
+    Returns:
+        The areas, shape (draws,). NaN if a class does not occur in a draw.
     """
     import numpy as np
-    from scipy.stats import rankdata
 
     classes = [1] if p.shape[1] == 2 else range(p.shape[1])
-    areas = []
-    counts = []
+    areas = np.zeros(len(counts))
     for c in classes:
-        inside = int((y == c).sum())
-        outside = len(y) - inside
-        if not inside or not outside:
-            return float("nan")
-        # The statistic of Mann and Whitney; faster than scikit-learn, which checks its arguments.
-        ranks = rankdata(p[:, c])[y == c].sum()
-        areas.append((ranks - inside * (inside + 1) / 2) / (inside * outside))
-        counts.append(inside)
-    return float(np.average(areas, weights=counts))
+        order = np.argsort(p[:, c], kind="stable")
+        inside, outside = order[y[order] == c], order[y[order] != c]
+        drawn = counts[:, inside]
+        # Number of rows outside the class up to each of them, in the order of their scores
+        before = np.zeros((len(counts), len(outside) + 1))
+        np.cumsum(counts[:, outside], axis=1, out=before[:, 1:])
+        lower = before[:, np.searchsorted(p[outside, c], p[inside, c], "left")]
+        lower += before[:, np.searchsorted(p[outside, c], p[inside, c], "right")]
+        pairs = drawn.sum(axis=1) * before[:, -1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            area = np.einsum("ij,ij->i", drawn, lower) / 2 / pairs
+        share = 1 if len(classes) == 1 else drawn.sum(axis=1) / counts.sum(axis=1)
+        areas += area * share
+    return areas
 
 
 def f1(y: np.ndarray, p: np.ndarray) -> float:

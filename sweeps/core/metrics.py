@@ -26,6 +26,7 @@ from .label_columns import MULTILABEL, MULTIOUTPUT, SEVERAL_COLUMNS
 from .metric_functions import (
     absolute_errors,
     auc,
+    auc_of_draws,
     call_scorer,
     errors,
     f1,
@@ -65,6 +66,9 @@ class Metric:
         rows: The function of a metric that is a power of a mean over the rows: it returns a value
             for each row, shape (n,). None for other metrics.
         power: The power; 1/2 for a root.
+        draws: Function of labels, predictions, and how many times each draw has each row, integers
+            of shape (draws, n). It returns the metric of each draw. None if it takes as long as one
+            call of `function` for each draw.
     """
 
     tasks: tuple[str, ...]
@@ -72,6 +76,7 @@ class Metric:
     needs: Input = "probabilities"
     rows: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     power: float = 1.0
+    draws: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 def mean_of(
@@ -199,6 +204,36 @@ def row_values(
     return values
 
 
+def draw_values(
+    metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray, counts: np.ndarray
+) -> np.ndarray | None:
+    """Compute a metric for several draws of the rows at once.
+
+    Args:
+        metric: See `score`.
+        task: See `find`.
+        y_true: See `score`.
+        y_pred: See `score`.
+        counts: How many times each draw has each row, integers of shape (draws, n).
+
+    Returns:
+        The metric of each draw, shape (draws,). NaN if it is undefined for the draw. None if there
+        is no fast way; see `Metric.draws`.
+
+    Raises:
+        ValueError: `y_pred` has class codes, and the metric needs more.
+    """
+    import numpy as np
+
+    known = None if references.is_reference(metric) else find(metric, task)
+    if known is None or known.draws is None:
+        return None
+    y_pred = np.asarray(y_pred)
+    if len(y_pred) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
+        return np.full(len(counts), math.nan)
+    return known.draws(*_arguments(metric, known, task, np.asarray(y_true), y_pred), counts)
+
+
 def _arguments(
     metric: str, known: Metric, task: str | None, y_true: np.ndarray, y_pred: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -296,7 +331,7 @@ OWN = {
     "error": mean_of((*CLASSIFICATION, MULTILABEL), errors, "classes"),
     "merror": mean_of(CLASSIFICATION, errors, "classes"),
     "accuracy": mean_of((*CLASSIFICATION, MULTILABEL), hits, "classes"),
-    "auc": Metric(CLASSIFICATION, auc, "scores"),
+    "auc": Metric(CLASSIFICATION, auc, "scores", draws=auc_of_draws),
     "f1": Metric(CLASSIFICATION, f1, "classes"),
     "rmse": mean_of(NUMERIC, squared_errors, power=0.5),
     "mse": mean_of(NUMERIC, squared_errors),
