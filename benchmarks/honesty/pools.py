@@ -83,6 +83,29 @@ def configurations(count: int) -> list[tuple[str, dict[str, Any]]]:
     return drawn
 
 
+def inputs() -> tuple[np.ndarray, np.ndarray]:
+    """Return the configurations as inputs of a Gaussian process.
+
+    Returns:
+        The inputs, shape (configurations, columns): the kind, and each parameter from 0 to 1, on a
+        logarithmic scale if all its values are positive and their range is wide. A parameter of the
+        other kind is in the middle. The second array is True for the columns of options.
+    """
+    drawn = configurations(CONFIGURATIONS)
+    columns = [np.array([float(kind == "xgboost") for kind, _ in drawn])]
+    for own in ("xgboost", "lightgbm"):
+        for name in sorted({name for kind, params in drawn[2:] if kind == own for name in params}):
+            values = np.array(
+                [float(p[name]) if kind == own and name in p else np.nan for kind, p in drawn]
+            )
+            if np.nanmin(values) > 0 and np.nanmax(values) > 10 * np.nanmin(values):
+                values = np.log(values)
+            low, high = np.nanmin(values), np.nanmax(values)
+            unit = (values - low) / max(high - low, 1e-12)
+            columns.append(np.where(np.isnan(unit), 0.5, unit))
+    return np.array(columns).T, np.arange(len(columns)) == 0
+
+
 def train(
     rows: Rows,
     kind: str,

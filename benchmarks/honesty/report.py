@@ -12,6 +12,13 @@ from benchmarks.honesty.pools import DEVELOPMENT
 from benchmarks.search_quality.report import section
 
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
+# The rules of `objective.choose`, and the average of eight, by their keys in the results
+CHOICES = {
+    "best": "new",
+    "mean": "mean_new",
+    "confirmed": "confirmed_new",
+    "average": "average_new",
+}
 GROUPS = ("metric", "rows", "trials", "asha", "kinds", "table")
 Row = dict[str, float | str | bool]
 
@@ -27,8 +34,12 @@ def render(rows: Sequence[Row]) -> str:
     parts = []
     for title, is_wanted in (("that judge", False), ("for development", True)):
         own = [row for row in rows if (row["table"] in DEVELOPMENT) == is_wanted]
+        folds = [row for row in own if row.get("folds")]
+        holdout = [row for row in own if not row.get("folds")]
         if own:
-            parts += [f"### Tables {title}: {len(own)} sweeps", coverage(own), choices(own)]
+            parts += [f"### Tables {title}: {len(holdout)} sweeps with a holdout"]
+            parts += [coverage(holdout), choices(holdout), claims(holdout)]
+            parts += [f"### Tables {title}: {len(folds)} sweeps in five folds", of_folds(folds)]
     return "\n\n".join(parts)
 
 
@@ -36,8 +47,8 @@ def groups(rows: Sequence[Row]) -> Iterable[tuple[str, list[Row]]]:
     """Yield all sweeps, and those of each setting and table."""
     yield "all", list(rows)
     for key in GROUPS:
-        for value in sorted({row[key] for row in rows}, key=str):
-            yield f"{key} {value}", [row for row in rows if row[key] == value]
+        for value in sorted({row[key] for row in rows if key in row}, key=str):
+            yield f"{key} {value}", [row for row in rows if row.get(key) == value]
 
 
 def coverage(rows: Sequence[Row]) -> str:
@@ -75,33 +86,53 @@ def coverage(rows: Sequence[Row]) -> str:
 
 
 def choices(rows: Sequence[Row]) -> str:
-    """Return the table of the regret of each choice on new rows, and of what is said of tuning.
+    """Return the table of the regret of each choice on new rows, and of the chosen intervals.
 
     The regret is 0 for the best trial on new rows, and 1 for the median trial.
     """
-    head = [
-        "sweeps",
-        "regret of the best value",
-        "regret of the average",
-        "the average is better",
-        "said to beat the default",
-        "and does not",
-    ]
+    head = ["sweeps"]
+    head += [f"{name}: regret" for name in CHOICES]
+    head += [f"{name} is better than best, worse" for name in list(CHOICES)[1:]]
+    head += ["interval: mean", "interval: confirmed"]
+    lines = []
+    for name, own in groups(rows):
+        line = [name]
+        for key in CHOICES.values():
+            regrets = [_regret(row, key) for row in own]
+            line.append(f"{np.median(regrets):.2f} ({np.mean(np.clip(regrets, -2, 2)):.2f})")
+        for key in list(CHOICES.values())[1:]:
+            better = np.mean([_regret(row, key) < _regret(row, "new") for row in own])
+            worse = np.mean([_regret(row, key) > _regret(row, "new") for row in own])
+            line.append(f"{better:.0%}, {worse:.0%}")
+        line += [_share(own, "mean_covers"), _share(own, "confirmed_covers")]
+        lines.append(line)
+    return _markdown(head, lines)
+
+
+def claims(rows: Sequence[Row]) -> str:
+    """Return the table of what is said about the default."""
+    head = ["sweeps", "said to beat the default", "and does not"]
     lines = []
     for name, own in groups(rows):
         said = [row for row in own if row.get("claimed")]
         wrong = [row for row in said if not row["is_better"]]
         with_default = [row for row in own if "claimed" in row]
-        lines.append(
-            [
-                name,
-                f"{np.median([_regret(row, 'new') for row in own]):.2f}",
-                f"{np.median([_regret(row, 'average_new') for row in own]):.2f}",
-                f"{np.mean([_regret(r, 'average_new') < _regret(r, 'new') for r in own]):.0%}",
-                f"{len(said)} of {len(with_default)}",
-                str(len(wrong)),
-            ]
-        )
+        lines.append([name, f"{len(said)} of {len(with_default)}", str(len(wrong))])
+    return _markdown(head, lines)
+
+
+def of_folds(rows: Sequence[Row]) -> str:
+    """Return the table of the intervals after a cross-validation."""
+    head = ["sweeps", "number"]
+    for name in ("average of the folds", "model of all rows"):
+        head += [name, "worse than the interval", "bias, standard errors"]
+    lines = []
+    for name, own in groups(rows):
+        line = [name, str(len(own))]
+        for key in ("folds", "refit"):
+            bias = np.median([float(row[f"{key}_bias"]) for row in own])
+            line += [_share(own, f"{key}_covers"), _share(own, f"{key}_above"), f"{bias:+.2f}"]
+        lines.append(line)
     return _markdown(head, lines)
 
 

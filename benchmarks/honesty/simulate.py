@@ -11,6 +11,7 @@ import numpy as np
 from sweeps.bundle.valid_scores import ValidScores
 from sweeps.core import metrics
 from sweeps.data.splits.valid_rows import ValidRows
+from sweeps.evaluation.racing import ROUNDS
 
 ETA = 3
 
@@ -61,6 +62,8 @@ class Sweep:
         scores: Scores predictions for them.
         numbers: Number of each trial.
         predictions: Predictions of each trial's best model for valid.
+        further: Scores of each trial's model on other rows, of as many rows as valid; shape
+            (trials, further rounds).
         new: Score of each trial's best model on the new rows.
         new_predictions: Predictions of each trial's best model for the new rows.
         new_labels: Labels of the new rows.
@@ -70,6 +73,7 @@ class Sweep:
     scores: ValidScores
     numbers: list[int]
     predictions: list[np.ndarray]
+    further: np.ndarray
     new: np.ndarray
     new_predictions: list[np.ndarray]
     new_labels: np.ndarray
@@ -94,9 +98,11 @@ def simulate(pool: Pool, setting: Setting, rng: np.random.Generator) -> Sweep:
     chosen on valid.
     """
     rows = draw_valid(pool, setting.rows, rng)
-    new = np.setdiff1d(np.arange(len(pool.labels)), rows)
-    labels = pool.labels[rows]
-    labels = labels if pool.task == "regression" else labels.astype(np.int64)
+    others = rng.permutation(np.setdiff1d(np.arange(len(pool.labels)), rows))
+    count = min(setting.rows, len(others) // (2 * ROUNDS))
+    further, new = others[: ROUNDS * count].reshape(ROUNDS, count), others[ROUNDS * count :]
+    all_labels = pool.labels if pool.task == "regression" else pool.labels.astype(np.int64)
+    labels = all_labels[rows]
     valid = ValidRows(np.zeros(len(rows), np.uint64), labels, np.zeros(len(rows), np.int64))
     scores = ValidScores(setting.metric, pool.task, valid)
     sign = 1 if metrics.usual_goal(setting.metric) == "minimize" else -1
@@ -104,8 +110,7 @@ def simulate(pool: Pool, setting: Setting, rng: np.random.Generator) -> Sweep:
     if setting.kinds == 1:
         known = known[::2]
     defaults = list(known[: setting.kinds])
-    others = rng.permutation(known[setting.kinds :])[: setting.trials - len(defaults)]
-    left = list(others)
+    left = list(rng.permutation(known[setting.kinds :])[: setting.trials - len(defaults)])
     if setting.asha:
         for part in range(pool.parts.shape[1]):
             values = {n: sign * scores.score(pool.parts[n, part, rows]) for n in left}
@@ -118,19 +123,26 @@ def simulate(pool: Pool, setting: Setting, rng: np.random.Generator) -> Sweep:
     trials.sort()
     chosen = [pool.full[number, best].astype(np.float64) for _, number, best in trials]
     new_predictions = [each[new] for each in chosen]
-    new_labels = pool.labels[new] if pool.task == "regression" else pool.labels[new].astype(int)
+    new_labels = all_labels[new]
     return Sweep(
         valid,
         scores,
         [number for _, number, _ in trials],
         [each[rows] for each in chosen],
-        np.array([_score(setting.metric, pool.task, new_labels, p) for p in new_predictions]),
+        np.array(
+            [
+                [score_of(setting.metric, pool.task, all_labels[part], p[part]) for part in further]
+                for p in chosen
+            ]
+        ),
+        np.array([score_of(setting.metric, pool.task, new_labels, p) for p in new_predictions]),
         new_predictions,
         new_labels,
     )
 
 
-def _score(metric: str, task: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+def score_of(metric: str, task: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the score of predictions by a metric of sweeps."""
     value = metrics.score(metric, task, labels, predictions)
     assert value is not None
     return value

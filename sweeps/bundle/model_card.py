@@ -11,6 +11,7 @@ from rich.filesize import decimal
 
 from sweeps.core.label_columns import label_columns
 from sweeps.core.metrics import base_name
+from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.markdown_text import cell, code, table
 from sweeps.core.text.new_rows_text import new_rows_sentences
 from sweeps.core.text.texts import count_noun
@@ -69,6 +70,8 @@ def _single(manifest: Manifest) -> Iterator[str]:
         # A model that was trained again on test as well cannot be scored on test.
         scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
         rows.append(["trained again on", f"{refit_rows_text(refit)}; {scores} from before"])
+    if choice := facts.get("choice"):
+        rows.append(["choice", choice_text(facts["trial"], choice)])
     rows.append(["exported", manifest.created])
     yield table(["", ""], rows)
     yield from _new_rows(manifest)

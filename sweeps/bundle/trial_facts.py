@@ -13,7 +13,8 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints,
     the result also has `feasible`. If trials are repeated, the result also has `repeats`, and
-    `value` is the aggregate of all repeats.
+    `value` is the aggregate of all repeats. A trial that was chosen by another rule than the best
+    value has `choice`.
 
     Args:
         study_store: The study.
@@ -47,6 +48,15 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
     if repeats.count > 1:
         values = {format_trial_id(n): r.value for n, r in results.items()}
         facts["repeats"] = {"aggregate": repeats.aggregate, "values": values}
+    choice = study_store.choice
+    if choice is not None and choice.number == trial.first_trial:
+        best = replace(configurations, choice=None).winner(objectives.goals)
+        assert best is not None
+        facts["choice"] = {
+            "rule": choice.rule,
+            "best": {"trial": format_trial_id(best), "value": configurations.results()[best].value},
+            "values": {format_trial_id(n): list(own) for n, own in choice.values.items()},
+        }
     if len(objectives.objectives) > 1:
         names = [objective.metric for objective in objectives.objectives]
         facts["values"] = dict(zip(names, aggregate.values, strict=True))

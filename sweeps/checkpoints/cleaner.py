@@ -66,6 +66,7 @@ class CheckpointCleaner:
         self.policy = policy
         self.repeats = study_store.space.repeats
         self.goals = study_store.objectives.goals
+        self.choice = study_store.choice
         self.store = store_of(study_store.folder)
         self.before_delete: Callable[[], None] = lambda: None
         self.freed = CleanupResult()
@@ -114,7 +115,7 @@ class CheckpointCleaner:
         """
         self._measure()
         ended = [(n, state.trial.repeat_of, state.result) for n, state in self._ended.items()]
-        ranking = rank_trials(Configurations.of(ended, self.repeats), self.goals)
+        ranking = rank_trials(Configurations.of(ended, self.repeats, self.choice), self.goals)
         trials = [
             self._checkpoints_of(number, number in ranking.finished)
             for number, sizes in self._sizes.items()

@@ -70,7 +70,7 @@ def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
         has_first = bool(ended) and ended[0][0] == first
         if has_first and is_settled([result for _, result in ended], trials.repeats):
             groups[first] = ended
-    finished = Configurations(groups, trials.repeats)
+    finished = Configurations(groups, trials.repeats, trials.choice)
     results = {number: result for group in groups.values() for number, result in group}
     winner = finished.winner(goals)
     front = finished.front(goals) if winner is None else [winner]

@@ -84,6 +84,7 @@ class SweepController:
         progress: Object that follows the running trials and the best value.
         driver: State of this driver, and whether the sweep is paused or ends.
         policy: Settings that stay the same while this driver runs.
+        time_limits: The time limits of the search.
         refused: Error in the space file that ended the sweep; None if no such error was found.
         commands: Object that carries out the commands of users, such as `sweeps pause`.
     """
@@ -128,7 +129,7 @@ class SweepController:
         self._monitor = monitor or PoolMonitor(pool, self.folder)
         self._slots_of = slots_of
         self.deadline = deadline
-        self._time_limits = TimeLimits(self.progress, self.policy, began, deadline)
+        self.time_limits = TimeLimits(self.progress, self.policy, began, deadline)
         self.commands = CommandHandler(
             search, self.driver, self.stop, self.stop_trial, self.may_start_trials
         )
@@ -274,7 +275,7 @@ class SweepController:
 
     def _check_limits(self) -> None:
         """Stop the sweep if it has reached a limit of the space file and has trials left."""
-        limit = None if self.reason else self._time_limits.reached(clock.monotonic())
+        limit = None if self.reason else self.time_limits.reached(clock.monotonic())
         active = self.progress.usage.trials if self.progress.usage else {}
         spent = {trial: usage.worker_seconds for trial, usage in active.items()}
         self._decide(LimitsChecked(limit, spent))

@@ -1,8 +1,15 @@
 """Time limits of a search: `limits.timeout`, and `--minutes` with the time of the export."""
 
+import math
+
+from sweeps.evaluation.racing import CANDIDATES, round_seconds, rounds_in_time
+
 from .deadline import TYPICAL_MEMBERS, Deadline
 from .driver_state import Policy
 from .progress import SweepProgress
+
+# The training of the best trials may take this share of the time.
+MOST_CONFIRMING = 0.2
 
 
 class TimeLimits:
@@ -27,6 +34,8 @@ class TimeLimits:
         self._leader: tuple[str, bool] | None = None
         # The number of ended trials, and the training seconds of the best of them
         self._next_best: tuple[int, list[float]] = (-1, [])
+        # The same for the trials that are trained again to confirm them
+        self._candidates: tuple[int, list[float]] = (-1, [])
 
     def reached(self, now: float) -> str | None:
         """Return the time limit that the sweep has reached; None if it has reached none.
@@ -34,16 +43,39 @@ class TimeLimits:
         Args:
             now: The current time by the monotonic clock.
         """
+        ends = self._ends(now)
+        if not ends:
+            return None
+        if self._policy.confirms:
+            ends = {name: end - self._confirmation(end) for name, end in ends.items()}
+        reason = min(ends, key=lambda name: ends[name])
+        self._progress.timeout = ends[reason] - self._began
+        return reason if now > ends[reason] else None
+
+    def confirmation_ends(self, now: float) -> float:
+        """Return when the training of the best trials must end, by the monotonic clock."""
+        return min(self._ends(now).values(), default=math.inf)
+
+    def _ends(self, now: float) -> dict[str, float]:
+        """Return when the search and the training of the best trials must end, by the limit."""
         timeout = self._policy.space.limits.timeout
         deadline = self._deadline
         ends = {} if timeout is None else {"limits.timeout": self._began + timeout}
         if deadline is not None:
             ends["--minutes"] = deadline.end - self._reserve(deadline, now)
-        if not ends:
-            return None
-        reason = min(ends, key=lambda name: ends[name])
-        self._progress.timeout = ends[reason] - self._began
-        return reason if now > ends[reason] else None
+        return ends
+
+    def _confirmation(self, end: float) -> float:
+        """Return the seconds to leave for the training of the best trials, which ends at `end`."""
+        ended = len(self._progress.ends)
+        if self._candidates[0] != ended:
+            self._candidates = ended, self._progress.best_seconds(CANDIDATES)
+        seconds = self._candidates[1]
+        if len(seconds) < 2:  # nothing to choose from
+            return 0.0
+        slots = self._progress.concurrency
+        rounds = rounds_in_time(seconds, slots, MOST_CONFIRMING * (end - self._began))
+        return rounds * round_seconds(seconds, slots)
 
     def _reserve(self, deadline: Deadline, now: float) -> float:
         """Return the seconds that the command needs after the search; see `Deadline.reserve`."""

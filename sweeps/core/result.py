@@ -77,6 +77,17 @@ class _Default(TypedDict):
     high: NotRequired[FiniteNumber]
 
 
+class _ValueOfTrial(TypedDict):
+    trial: PrintableText
+    value: FiniteNumber | None
+
+
+class _Choice(TypedDict):
+    rule: Literal["mean", "confirmed"]
+    best: _ValueOfTrial
+    values: dict[PrintableText, list[FiniteNumber | None]]
+
+
 class _NewRows(TypedDict, total=False):
     unknown: PrintableText
     value: FiniteNumber
@@ -105,6 +116,7 @@ class _Best(TypedDict):
     folds: NotRequired[Count]
     ensemble: NotRequired[_Ensemble]
     new_rows: NotRequired[_NewRows]
+    choice: NotRequired[_Choice]
     bytes: NotRequired[Count]
     rows_per_second: NotRequired[FiniteNumber | None]
 
@@ -183,7 +195,9 @@ class SweepResult:
             `ensemble` has the weight of each trial (`members`), the average's `value` on valid and
             score on `test`, its `gain` over the best trial on rows on which it was not chosen, the
             `noise` of this gain, and the number of members that were trained again (`refitted`), on
-            which `rows`. `test` is then None. `new_rows` has the `value` of the exported model on
+            which `rows`. `test` is then None. If the trial was not chosen by its value alone,
+            `choice` has the `rule`, the trial with the `best` value, and the `values` of further
+            trainings by trial. `new_rows` has the `value` of the exported model on
             new rows, `low` and `high` of an interval of 90%, the number of `rows` of valid, the
             gain over each of the `defaults`, and how many `similar` trials of those `compared`
             cannot be told from it; or the reason why it is `unknown`. `bytes` is the size of the

@@ -239,8 +239,8 @@ class _DataActor:
             reload: Request for `load`. It is used only if Ray has restarted the actor, so that this
                 process has not read the data yet. None if the space names no data.
             refit: The rows on which a trial is trained again. These rows take the place of train.
-                They are also in valid, so metrics on valid are then meaningless. None for a trial
-                of the search.
+                If they are also in valid, metrics on valid are meaningless. None for a trial of the
+                search.
 
         Raises:
             InputError: The chain cannot be fitted.
@@ -280,8 +280,10 @@ class _DataActor:
         """
         assert self.variants is not None
         key = data_key(self.variants.fingerprint_of(data), steps)
+        if refit.division:
+            key += f"-{refit.division}"
         fitter = replace(self.fitter, store=PreparedStore(Path(refit.folder)), row_steps=())
-        prepared = self._prepare(fitter, key, steps, data, added=refit.splits[1:])  # not train
+        prepared = self._prepare(fitter, key, steps, data, refit)
         self._drop_raw_rows()
         # Workers cache rows by their key.
         return replace(prepared, key=f"{key}-{'-'.join(refit.splits)}")
@@ -299,26 +301,23 @@ class _DataActor:
         key: str,
         steps: tuple[Step, ...],
         data: TunedData,
-        *,
-        added: tuple[str, ...] = (),
+        refit: RefitRows | None = None,
     ) -> PreparedData:
-        """Prepare the rows of a variant; see `prepare`.
-
-        `fitter` fits the chain. `key` is the name of the prepared data. `added` names the splits
-        whose rows are added to train.
-        """
+        """Prepare the rows of a variant; see `prepare`. `key` is the name of the prepared data."""
         assert self.variants is not None
+        added = () if refit is None else refit.splits[1:]  # not train
+        division = 0 if refit is None else refit.division
         if isinstance(self.variants, StreamVariants):
             return fitter.fit_streams(key, steps, self.variants.splits(data, added))
         seed = self.variants.seed
         if self.variants.spec.folds and not added:
             folds = tuple(
                 fitter.put(fitter.fit_rows(fold_key(key, number), steps, fold, seed))
-                for number, fold in enumerate(self.variants.folds(data), 1)
+                for number, fold in enumerate(self.variants.folds(data, division), 1)
             )
             size = sum(fold.size for fold in folds)
             return replace(folds[0], key=key, size=size, folds=folds)
-        rows = fitter.fit_rows(key, steps, self.variants.splits(data, added), seed)
+        rows = fitter.fit_rows(key, steps, self.variants.splits(data, added, division), seed)
         self._drop_raw_rows()  # before the prepared rows are copied to Ray's object store
         return fitter.put(rows)
 

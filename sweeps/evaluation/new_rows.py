@@ -88,9 +88,11 @@ def describe_new_rows(
         optimism += models.optimism(model, among)
     elif choice.gain is not None:
         optimism += choice.gain.optimism
+    rule = space.data.valid
+    is_of_folds = rule is not None and rule.kind == "folds"
     others = [other for other in similar(models, model) if other not in (model, len(numbers))]
     return {
-        **asdict(interval(models, model, optimism)),
+        **asdict(interval(models, model, optimism, is_of_folds)),
         "rows": len(trials.valid.folds),
         "defaults": _defaults(study_store, models, numbers, model, optimism),
         "similar": len(others),

@@ -32,6 +32,7 @@ def train_trials(
     scratch: Path,
     trains_at: tuple[int, ...] = (),
     why_stop: Callable[[], str | None] = lambda: None,
+    objectives: Objectives | None = None,
 ) -> tuple[dict[int, tuple[TrialState, Ended]], str | None]:
     """Train some trials side by side. A trial ends at its first rung.
 
@@ -46,6 +47,7 @@ def train_trials(
             `search.schedulers.scheduler.row_steps`. () to train once on all rows.
         why_stop: Function that is called again and again. It returns a text if the training must
             stop before its end, and says why.
+        objectives: The objectives and constraints of the trials; None for those of the session.
 
     Returns:
         The state and the end of each trial that has ended, by the trial's number. The second result
@@ -59,7 +61,10 @@ def train_trials(
     pool = session.pool
     if any(trial.shape.most is not None for trial in trials):
         pool.set_all_started.remote(True)
-    states = {trial.number: _start(session, trial, scratch, trains_at) for trial in trials}
+    objectives = objectives or Objectives.from_space(session.space)
+    states = {
+        trial.number: _start(session, trial, scratch, trains_at, objectives) for trial in trials
+    }
     life = pool.life.remote()
     pending = {pool.step.remote(trial.id): trial for trial in trials}
     results: dict[int, tuple[TrialState, Ended]] = {}
@@ -84,12 +89,15 @@ def train_trials(
 
 
 def _start(
-    session: SweepSession, trial: Trial, scratch: Path, trains_at: tuple[int, ...]
+    session: SweepSession,
+    trial: Trial,
+    scratch: Path,
+    trains_at: tuple[int, ...],
+    objectives: Objectives,
 ) -> TrialState:
     """Let the pool train a trial, and return the trial's state."""
     folder = SweepFolder(scratch).trial(trial.id)
     folder.mkdir(parents=True)
-    objectives = Objectives.from_space(session.space)
     state = initial_state(TrialStarted(clock.time(), trial.number, trial), objectives)
     session.pool.start.remote(state, str(folder), trains_at)
     return state

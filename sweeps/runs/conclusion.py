@@ -75,7 +75,9 @@ def conclude(
     exported = None
     error: SweepsError | None = None
     if number is not None:
-        exported = FinalModel(controller, session, number, trust).export()
+        final = FinalModel(controller, session, trust)
+        number = final.number
+        exported = final.export()
         notes += exported.notes
         error = exported.error
     else:

@@ -30,29 +30,44 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class FinalModel:
-    """The final model of a search that has ended.
+    """The final model of a search that has ended and has a best trial.
 
     Attributes:
         controller: The controller of the search.
         session: The session of the search. Its workers are closed before the bundle is written.
-        number: Number of the best trial.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
     """
 
     controller: SweepController
     session: SweepSession
-    number: int
     trust: bool
+
+    @functools.cached_property
+    def _chosen(self) -> tuple[int, tuple[str, ...]]:
+        """Number of the trial to export, and notes on the choice; see `choose_trial`."""
+        from .chosen_trial import choose_trial
+
+        notes = choose_trial(self.controller, self.session, lambda: self._trials)
+        number = self.controller.study_store.winner()
+        assert number is not None
+        return number, notes
+
+    @property
+    def number(self) -> int:
+        """Number of the trial to export. The first access chooses it, which may take a while."""
+        return self._chosen[0]
 
     def export(self) -> Exported:
         """Export the average of models if it is better than the best trial; else the best trial."""
         from sweeps.bundle.trial_facts import describe_recorded
 
+        _, choice_notes = self._chosen
         choice, note = self._choose()
         more = {"new_rows": self._describe_new_rows(choice)}
         exported = self._export_trained(choice, more)
+        exported = dataclasses.replace(exported, notes=(*choice_notes, *exported.notes, *note))
         if choice is None:
-            return dataclasses.replace(exported, notes=(*exported.notes, *note))
+            return exported
         best = describe_recorded(self.controller.study_store, self.number)
         return dataclasses.replace(exported, best=best | exported.best)
 

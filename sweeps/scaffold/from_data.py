@@ -351,7 +351,7 @@ def _sections(table: Table, search: TableSearch) -> dict[str, str]:
     """Return the sections about the search and the bundle, each with its comment."""
     metric = _metric(table)
     goal = usual_goal(metric) or "minimize"
-    sections = {f"objective: {{metric: {metric}, goal: {goal}}}": ""}
+    sections = {f"objective: {{metric: {metric}, goal: {goal}, choose: auto}}": ""}
     if "xgboost" in table.trainers:
         sections["search: {portfolio: xgboost}"] = "configurations that were good on other tables"
     if search.scheduler is not None:

@@ -24,6 +24,7 @@ from pydantic_core import from_json
 
 from sweeps.core.json_values import Numbers, Text, is_number
 
+from .choice import CHOICE
 from .event_records import EVENTS_PREFIX, OBJECTIVES_ATTRIBUTE, PAUSED, SWEEP_PAUSED
 
 # Optuna's numbers for the states of a trial: 0 to 4
@@ -76,12 +77,22 @@ class RepeatsAttribute(JsonObject, extra="forbid"):
     aggregate: Literal["mean", "median", "min", "max"]
 
 
+class ChoiceAttribute(JsonObject, extra="forbid"):
+    """The attribute `choice` of the study; see `TrialChoice`."""
+
+    rule: Literal["mean", "confirmed"]
+    trials: Annotated[int, Field(ge=1)]
+    number: Annotated[int, Field(ge=0)] | None
+    values: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], list[float | None]]
+
+
 STUDY_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     OBJECTIVES_ATTRIBUTE: TypeAdapter(ObjectivesAttribute),
     "repeats": TypeAdapter(RepeatsAttribute),
     "stops": TypeAdapter(Annotated[bool, Strict()]),
     "data": TypeAdapter(Text | None),
     SWEEP_PAUSED: TypeAdapter(Annotated[bool, Strict()]),
+    CHOICE: TypeAdapter(ChoiceAttribute),
 }
 TRIAL_ATTRIBUTES: dict[str, TypeAdapter[Any]] = {
     PAUSED: TypeAdapter(Annotated[int, Strict()] | None)

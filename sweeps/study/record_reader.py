@@ -12,6 +12,7 @@ from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Repeats
 
 from . import storage, transitions
+from .choice import TrialChoice, recorded_choice
 from .event_records import (
     ENQUEUED,
     OBJECTIVES_ATTRIBUTE,
@@ -49,6 +50,7 @@ class Record:
         stops: True if the scheduler may stop trials.
         paused: True if `sweeps pause` has paused the sweep. If no process runs the sweep, this says
             that the last process had been paused.
+        choice: The choice of the exported trial; None if it is the best trial.
     """
 
     objectives: Objectives
@@ -57,6 +59,7 @@ class Record:
     repeats: Repeats = Repeats()  # noqa: RUF009 - frozen
     stops: bool = True
     paused: bool = False
+    choice: TrialChoice | None = None
 
     @property
     def goal(self) -> str:
@@ -77,7 +80,9 @@ class Record:
     def configurations(self) -> Configurations:
         """The trials, grouped by configuration."""
         return Configurations.of(
-            ((t.number, t.trial.repeat_of, t.result) for t in self.trials), self.repeats
+            ((t.number, t.trial.repeat_of, t.result) for t in self.trials),
+            self.repeats,
+            self.choice,
         )
 
     def total(self, limit: int) -> int:
@@ -206,6 +211,7 @@ class RecordReader:
             repeats=Repeats(**attributes.get("repeats", {})),
             stops=attributes.get("stops", True),
             paused=bool(attributes.get(SWEEP_PAUSED)),
+            choice=recorded_choice(attributes, len(self._states)),
         )
 
 

@@ -16,6 +16,7 @@ from sweeps.core.trial import Result, State
 from sweeps.space.sections.search_models import Repeats
 
 from . import ranking
+from .choice import TrialChoice
 
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda values: sum(values) / len(values),
@@ -109,14 +110,19 @@ class Configurations:
         trials: (trial number, result) pairs of each configuration, sorted by trial number. The key
             is the number of the first trial.
         repeats: Number of trials of each configuration, and the aggregate of their values.
+        choice: The choice of the exported trial; None if it is the best one.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
     repeats: Repeats
+    choice: TrialChoice | None = None
 
     @classmethod
     def of(
-        cls, trials: Iterable[tuple[int, int | None, Result]], repeats: Repeats
+        cls,
+        trials: Iterable[tuple[int, int | None, Result]],
+        repeats: Repeats,
+        choice: TrialChoice | None = None,
     ) -> Configurations:
         """Group trials by configuration.
 
@@ -125,12 +131,13 @@ class Configurations:
                 order. The number of the repeated trial is None for the first trial of a
                 configuration.
             repeats: Number of trials of each configuration, and the aggregate of their values.
+            choice: See the attribute.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):
             first = number if repeat_of is None else repeat_of
             groups.setdefault(first, []).append((number, result))
-        return cls(groups, repeats)
+        return cls(groups, repeats, choice)
 
     def results(self) -> dict[int, Result]:
         """Return the result of each configuration, by the number of its first trial."""
@@ -140,7 +147,7 @@ class Configurations:
         }
 
     def winner(self, goals: Sequence[bool]) -> int | None:
-        """Return the number of the best trial of the best configuration.
+        """Return the number of the best trial of the chosen configuration, or else the best one.
 
         Args:
             goals: One boolean for each objective: True if smaller values are better.
@@ -150,7 +157,9 @@ class Configurations:
         """
         if len(goals) > 1:
             return None
-        first = ranking.winner(self.results().items(), goals[0])
+        first = None if self.choice is None else self.choice.number
+        if first not in self.trials:
+            first = ranking.winner(self.results().items(), goals[0])
         if first is None:
             return None
         best = ranking.winner(self.trials[first], goals[0])

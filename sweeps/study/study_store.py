@@ -29,6 +29,7 @@ from sweeps.space import Space
 from sweeps.space.sections.search_models import InitialPoint
 
 from . import event_records, ranking, record_reader, storage, trial_building
+from .choice import CHOICE, TrialChoice, recorded_choice
 from .distributions import distribution_of
 from .ending import ending
 from .event_records import ENQUEUED, EVENTS_PREFIX, OBJECTIVES_ATTRIBUTE, PAUSED, SWEEP_PAUSED
@@ -125,10 +126,7 @@ class StudyStore:
     # Write
 
     def record_comparisons(self, compares: bool) -> None:
-        """Record whether the scheduler compares trials before they end.
-
-        If `compares` is True, trials may be stopped early.
-        """
+        """Record whether the scheduler compares trials, and so may stop them early."""
         self.study.set_user_attr("stops", compares)
 
     def record_sweep_pause(self, paused: bool) -> None:
@@ -359,10 +357,21 @@ class StudyStore:
         return Configurations.of(
             ((number, self.states[number].trial.repeat_of, result) for number, result in results),
             self.space.repeats,
+            self.choice,
         )
 
+    @property
+    def choice(self) -> TrialChoice | None:
+        """The recorded choice of the exported trial; see `choice.recorded_choice`."""
+        return recorded_choice(self.study.user_attrs, len(self.states))
+
+    def record_choice(self, choice: TrialChoice) -> None:
+        """Record the choice of the exported trial."""
+        self.study.set_user_attr(CHOICE, choice.to_json())
+        self.sync()
+
     def winner(self) -> int | None:
-        """Return the number of the sweep's best trial.
+        """Return the number of the sweep's best trial, or of the trial that was chosen.
 
         Return None if no trial has a value, or if there are several objectives.
         """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.bundle.ensemble_summary import EnsembleSummary
 from sweeps.core.metrics import base_name
 from sweeps.core.result import SweepResult
+from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.markdown_text import cell, code, code_block, table
 from sweeps.core.text.new_rows_text import new_rows_sentences
 from sweeps.core.text.texts import count_noun, count_states, value_text
@@ -103,6 +104,9 @@ def _head(record: Record, names: dict[str, str], result: SweepResult) -> str:
         if ensemble["test"] is not None:
             trained += f", and on test {value_cell(ensemble['test'])}"
         trained += "."
+    if (choice := best.get("choice")) is not None:
+        text = choice_text(best["trial"], choice)
+        trained += f" {text[0].upper()}{text[1:]}."
     if (new_rows := best.get("new_rows")) is not None:
         trained += f" {new_rows_sentences(new_rows)}"
     return f"# {cell(result.sweep)}\n\n{sentence}.{trained}"

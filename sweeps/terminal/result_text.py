@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.files.sweep_folder import SweepFolder
+from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.durations import format_clock
 from sweeps.core.text.new_rows_text import comparison_lines, new_rows_text
@@ -61,6 +62,8 @@ def _best_trial(best: dict[str, Any]) -> list[str]:
         name += f" ({repeats['aggregate']} of {len(repeats['values'])} repeats)"
     lines = [f"{name}: {scores(best['value'], best['test'])}", *configuration(best)]
     about_new_rows: list[str] = []
+    if (choice := best.get("choice")) is not None:
+        lines.insert(1, f"  {choice_text(best['trial'], choice)}")
     if (new_rows := best.get("new_rows")) is not None:
         texts = [new_rows_text(new_rows), *comparison_lines(new_rows)]
         about_new_rows = [f"  {text}" for text in texts]

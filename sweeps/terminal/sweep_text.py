@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.files.stores import is_address
+from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.durations import format_clock
 from sweeps.core.text.new_rows_text import comparison_lines, new_rows_text
@@ -99,6 +100,8 @@ def format_sweep(
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best["test"] is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
+    if best and (choice := best.get("choice")) is not None:
+        facts.append(("choice", choice_text(best["trial"], choice)))
     if best and (average := best.get("ensemble")):
         trials = count_noun(len(average["members"]), "trial")
         facts.append(("average", f"{scores(average['value'], average['test'])} ({trials})"))

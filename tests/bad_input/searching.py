@@ -38,6 +38,47 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "3:51: objective.1.metric: `a` is already the metric of another objective",
         ),
         line(
+            "a choice that needs one objective",
+            "objective: [{metric: a, goal: minimize, choose: mean}, {metric: b, goal: minimize}]",
+            "3:1: objective: `choose` is allowed only for one objective, but the file has several; "
+            "leave it out",
+        ),
+        line(
+            "a mean without a known noise",
+            "objective: {metric: made, goal: minimize, choose: mean}",
+            "3:51: objective.choose: `mean` needs to know how noisy the values are: from "
+            "predictions for the labelled rows of valid and a metric of sweeps, from `data.valid: "
+            "{folds: 5}` or from `repeats`; add one of them, or write confirmed",
+        ),
+        Case(
+            "confirmed with repeats",
+            "objective: {metric: valid-logloss, goal: minimize, choose: confirmed}⏎repeats: 3",
+            answered(
+                (
+                    "3:60: objective.choose: `confirmed` trains the best trials again, but "
+                    "`repeats` already trains all of them 3 times; write mean, or leave `repeats` "
+                    "out",
+                )
+            ),
+            top(
+                objective="{metric: valid-logloss, goal: minimize, choose: confirmed}", repeats="3"
+            ),
+        ),
+        Case(
+            "confirmed under PBT",
+            "objective: {…, choose: confirmed}⏎scheduler: {name: pbt, …}",
+            answered(
+                (
+                    "3:60: objective.choose: must be best under pbt, whose trials change their "
+                    "parameters; got confirmed",
+                )
+            ),
+            top(
+                objective="{metric: valid-logloss, goal: minimize, choose: confirmed}",
+                scheduler="{name: pbt, max_t: 9, perturbation_interval: 3}",
+            ),
+        ),
+        line(
             "a constraint that is not a comparison",
             "constraints: {latency_ms: 5}",
             "6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, "

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.honesty import measure, pools, report, simulate
+from benchmarks.honesty.folds import FoldPool, simulate_folds
 from benchmarks.honesty.simulate import Pool, Setting
+from sweeps.evaluation.racing import ROUNDS
 
 
 def pool_of(folder: Path, name: str = "made_missing") -> Pool:
@@ -20,6 +22,29 @@ def pool_of(folder: Path, name: str = "made_missing") -> Pool:
     parts = predictions[:, :2]
     np.savez(folder / f"{name}.holdout.npz", labels=labels, full=predictions, parts=parts)
     return Pool.read(folder / f"{name}.holdout.npz", "binary")
+
+
+def folds_of(folder: Path, name: str = "made_missing") -> FoldPool:
+    """Write a table of predictions in folds, and read it."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=(2, 200)).astype(float)
+    new_labels = rng.integers(2, size=400).astype(float)
+
+    def predictions(y: np.ndarray) -> np.ndarray:
+        return np.asarray(1 / (1 + np.exp(1 - 2 * y - rng.normal(size=y.shape))))
+
+    valid = predictions(np.repeat(labels[:, None], 30, axis=1))
+    average, refit = (predictions(np.tile(new_labels, (2, 30, 1))) for _ in range(2))
+    file = folder / f"{name}.folds.npz"
+    np.savez(file, labels=labels, valid=valid, average=average, refit=refit, new_labels=new_labels)
+    return FoldPool.read(file, "binary")
+
+
+def test_a_sweep_in_folds_has_the_best_trial_first(tmp_path: Path) -> None:
+    sweep = simulate_folds(folds_of(tmp_path), 1, "logloss", np.random.default_rng(0))
+    assert np.bincount(sweep.valid.folds).tolist() == [40] * pools.FOLDS
+    values = [sweep.scores.score(each) for each in sweep.predictions]
+    assert values == sorted(values) and len(values) == min(20, sweep.trials)
 
 
 def test_valid_has_the_class_shares_of_more_rows(tmp_path: Path) -> None:
@@ -40,16 +65,20 @@ def test_a_simulated_sweep_has_the_defaults_and_the_best_trial_first(
     assert {0, 1} <= set(sweep.numbers) and len(sweep.numbers) == (4 if asha else 27)
     values = [sweep.scores.score(each) for each in sweep.predictions]
     assert values == sorted(values)
-    assert len(sweep.new_labels) == 2800 == len(sweep.new_predictions[0])
+    # Three times as many further rows as valid has, and all others are new.
+    assert sweep.further.shape == (len(sweep.numbers), ROUNDS)
+    assert len(sweep.new_labels) == 2800 - 200 * ROUNDS == len(sweep.new_predictions[0])
 
 
 def test_what_is_measured_becomes_the_tables_of_the_report(tmp_path: Path) -> None:
     pool_of(tmp_path)
+    folds_of(tmp_path)
     results = tmp_path / "results.jsonl"
     measure.write(measure.measured(tmp_path, ["made_missing"], 6), results)
     page = tmp_path / "page.md"
     page.write_text(f"# Page\n\n{report.BEGIN}\n{report.END}\n")
     report.write(results, page)
     text = page.read_text()
-    assert "### Tables that judge: 6 sweeps" in text
-    assert "| table made_missing | 6 |" in text and "| regret of the average |" in text
+    assert "### Tables that judge: 6 sweeps with a holdout" in text
+    assert "### Tables that judge: 12 sweeps in five folds" in text
+    assert "| table made_missing | 6 |" in text and "| confirmed: regret |" in text

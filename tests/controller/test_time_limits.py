@@ -228,3 +228,21 @@ def test_spent_time_stops_interrupted_trials_on_resume(
     assert not resumed.search.interrupted
     ends = [(trial.result.state, trial.reason) for trial in recorded_trials(tmp_path)]
     assert ends == [(State.PRUNED, "limits.timeout, unfinished")] * 2
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(1.0, 6.0), (4.0, 8.0), (30.0, 0.0)])
+def test_time_is_kept_to_train_the_best_trials_again(
+    space: Any, tmp_path: Path, clock: Any, seconds: float, left: float
+) -> None:
+    objective = dataclasses.replace(space.objective, choose="confirmed")
+    limits = dataclasses.replace(space.limits, timeout=50.0)
+    confirmed = dataclasses.replace(space, objectives=(objective,), limits=limits)
+    controller = open_controller(confirmed, tmp_path)
+    assert controller.time_limits.confirmation_ends(clock.now) == 50.0
+    for number in range(2):
+        name = start_trial(controller)
+        update = report_update(name, 1, 0.5 + number, state=State.COMPLETE, seconds=seconds)
+        controller.on_update(update)
+    # Three rounds of two trials, one after the other, in at most a fifth of the time.
+    check_end(controller, clock, 50.0 - left, "limits.timeout")
+    assert controller.time_limits.confirmation_ends(clock.now) == 50.0

@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState, create_trial
 
 from sweeps.core.trial import Report, State, Trial
+from sweeps.search.final_means import final_means
 from sweeps.search.samplers import gp_observations
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
 from sweeps.search.samplers.trial_groups import FULL, History, Rank
@@ -264,3 +265,43 @@ def test_the_fidelity_of_a_level_is_the_logarithm_of_its_step() -> None:
     levels = np.array([1, 3, 9, FULL])
     assert gp_observations.fidelity(levels, 1, 27) == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert all(a < b for a, b in itertools.pairwise(gp_observations.fidelity(levels, 1, 27)))
+
+
+def test_the_mean_of_an_ended_sweep_smooths_noise_and_keeps_clear_values(
+    make_space: Any, tmp_path: Path
+) -> None:
+    noise = dict(enumerate(np.random.default_rng(0).normal(size=40) * 0.2))
+
+    def value(params: Any) -> float:
+        return float((params["x"] - 0.3) ** 2 + (params["y"] - 0.6) ** 2)
+
+    space = make_space(NUMBERS, algorithm="random", scheduler=NO_STOPS, max_trials=40)
+    loop = SearchLoop.open(tmp_path, space)
+    count = itertools.count()
+    trials = run(loop, 40, lambda params: {"loss": value(params) + noise[next(count)]})
+    true = {trial.number: value(trial.params) for trial in trials}
+    values = {number: result.value for number, result in loop.store.results().items()}
+    means = final_means(loop.store, variance=0.04)
+    assert means.keys() == values.keys()
+    smooth = np.corrcoef([means[n] for n in true], list(true.values()))[0, 1]
+    noisy = np.corrcoef([values[n] or 0.0 for n in true], list(true.values()))[0, 1]
+    assert smooth > noisy + 0.2
+    exact = final_means(loop.store, variance=0.0)
+    assert min(exact, key=exact.__getitem__) == loop.store.winner()
+
+
+def test_equal_values_or_no_dimensions_have_no_means(make_space: Any, tmp_path: Path) -> None:
+    for body, folder in ((NUMBERS, "equal"), ("params: {x: 1}", "none")):
+        (tmp_path / folder).mkdir()
+        space = make_space(body, algorithm="random", scheduler=NO_STOPS, max_trials=1)
+        loop = SearchLoop.open(tmp_path / folder, space)
+        run(loop, 1, lambda params: {"loss": 1.0})
+        assert final_means(loop.store, variance=0.1) == {}
+
+
+def test_means_exist_for_conditional_dimensions(make_space: Any, tmp_path: Path) -> None:
+    space = make_space(CONDITIONS, algorithm="random", scheduler=NO_STOPS, max_trials=25)
+    loop = SearchLoop.open(tmp_path, space)
+    run(loop, 25, conditional)
+    means = final_means(loop.store, variance=1e-6)
+    assert len(means) == 25 and min(means, key=means.__getitem__) == loop.store.winner()

@@ -6,6 +6,9 @@ from typing import Any
 
 from .texts import count_noun
 
+# Keys of the interval of a loss, and those of the gain from which it is computed
+SWAPPED = {"value": "value", "low": "high", "high": "low"}
+
 
 def new_rows_text(facts: Mapping[str, Any]) -> str:
     """Return a text such as `on new rows about 0.131 (90%: 0.109 to 0.158)`.
@@ -29,13 +32,16 @@ def comparison_lines(facts: Mapping[str, Any]) -> list[str]:
         name = f"the default of {default['trainer']}" if default["trainer"] else "the default"
         if "value" not in default:
             lines.append(f"tuning did not beat {name}, which is the best trial")
-        elif default["high"] < 0:
-            loss = {"value": -default["value"], "low": -default["high"], "high": -default["low"]}
-            lines.append(f"tuning did not beat {name}: worse by {interval_text(loss)}")
         elif default["low"] > 0:
             lines.append(f"better than {name} by {interval_text(default)}")
         else:
-            lines.append(f"cannot be told from {name}: better by {interval_text(default)}")
+            better = default
+            comparison = "better"
+            if default["value"] < 0:
+                better = {key: -default[of] for key, of in SWAPPED.items()}
+                comparison = "worse"
+            fact = "tuning did not beat" if default["high"] < 0 else "cannot be told from"
+            lines.append(f"{fact} {name}: {comparison} by {interval_text(better)}")
     similar = facts.get("similar", 0)
     if similar:
         lines.append(

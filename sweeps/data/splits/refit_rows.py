@@ -10,7 +10,10 @@ class RefitRows:
     Attributes:
         splits: Names of the splits whose rows are joined, `train` first.
         folder: Folder that gets the fitted chain, in its subfolder `prepared`.
+        division: 0 for the train and valid of the search. Each other number stands for another
+            random division of their rows; see `redivide`.
     """
 
     splits: tuple[str, ...]
     folder: str
+    division: int = 0

@@ -22,6 +22,7 @@ from sweeps.data.columns.weights import check_class_weight
 from sweeps.data.load_data import load_splits
 from sweeps.space.sections.data_models import variant_of
 
+from .redivide import redivide
 from .split_tables import Splits, add_to_train, fold_of, subsample
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class DataVariants(Variants["Splits"]):
         """The splits of the first source."""
         return next(iter(self.sources.values()))
 
-    def splits(self, data: TunedData, added: Sequence[str] = ()) -> Splits:
+    def splits(self, data: TunedData, added: Sequence[str] = (), division: int = 0) -> Splits:
         """Return the splits for a trial, with the trial's weights and share of train rows.
 
         The columns that the trial drops are left out.
@@ -137,19 +138,21 @@ class DataVariants(Variants["Splits"]):
         Args:
             data: The trial's values of the tuned keys of `data`.
             added: Names of splits whose rows are added to train; see `add_to_train`.
+            division: See `RefitRows`.
         """
-        splits = self._select(variant_of(self.spec, data))
+        splits = self._select(variant_of(self.spec, data), division)
         return add_to_train(splits, added) if added else splits
 
-    def folds(self, data: TunedData) -> Iterator[Splits]:
+    def folds(self, data: TunedData, division: int = 0) -> Iterator[Splits]:
         """Yield the splits of each fold of a cross-validation for a trial.
 
         Each fold has its own copy of the rows.
 
         Args:
             data: The trial's values of the tuned keys of `data`.
+            division: See `RefitRows`.
         """
-        whole = self.splits(data)
+        whole = self.splits(data, division=division)
         share = variant_of(self.spec, data).rows
         return (fold_of(whole, number, share, self.seed) for number in range(len(whole.folds)))
 
@@ -184,9 +187,12 @@ class DataVariants(Variants["Splits"]):
             or not set(spec.drop) <= set(self.spec.drop)
         )
 
-    def _select(self, spec: DataSpec) -> Splits:
+    def _select(self, spec: DataSpec, division: int) -> Splits:
         """Return the splits of a variant."""
         whole = self.sources[spec.source]
+        if division:
+            assert spec.valid is not None
+            whole = redivide(whole, spec.valid, self.seed, division)
         if not self._differs_from_source(spec):
             return whole
         dropped = sorted(set(spec.drop) & set(whole.features))

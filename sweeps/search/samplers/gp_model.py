@@ -29,7 +29,15 @@ from .activity import Activity, is_ordered
 from .candidates import BEST, Candidates
 from .encoding import Axes
 from .gp_kernels import FittedKernels
-from .gp_observations import Observations, fidelity, limits, observations, scaled, share_of_noise
+from .gp_observations import (
+    MOST,
+    Observations,
+    fidelity,
+    limits,
+    observations,
+    scaled,
+    share_of_noise,
+)
 from .sampler import SamplerContext
 from .trial_groups import FULL, History, point_of
 
@@ -188,6 +196,37 @@ class GpModel:
             self._kernels.condition(process, limit.name, history.study, count)
             bounds.append(Bound(process, limit.threshold))
         return Surrogate(objectives, bounds, self._at_full)
+
+    def final_means(self, history: History, variance: float | None) -> dict[int, float]:
+        """Return the posterior mean of the objective at the complete configurations.
+
+        Smaller is better. Only the best `MOST` feasible configurations are modeled. The mean is
+        less noisy than the value, because similar configurations have similar scores.
+
+        Args:
+            history: History of a sweep with one objective.
+            variance: Variance of the noise of a value. None to estimate it from repeats.
+
+        Returns:
+            The means by the number of the configuration's first trial; {} if fewer than two
+            distinct values are known.
+        """
+        from .posterior_means import posterior_means
+
+        ranks = [rank for cell in history.levels[FULL].values() for rank in cell]
+        ranks = sorted(rank for rank in ranks if not rank.violation)[:MOST]
+        if len(ranks) < 2:
+            return {}
+        values = np.array([rank.values[0] for rank in ranks])
+        inputs = self._at_full(self._places([history.known[rank.number] for rank in ranks]))
+        freedom, (estimate,) = history.noise()
+        share = share_of_noise(self.space.repeats)
+        means = posterior_means(
+            inputs, values, self._categorical, variance, (freedom, estimate), share
+        )
+        if means is None:
+            return {}
+        return {rank.number: float(mean) for rank, mean in zip(ranks, means, strict=True)}
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions).

@@ -8,6 +8,7 @@ from sweeps.core.resources import Shape, jax_connects
 from sweeps.core.text.texts import count_noun
 from sweeps.space.model.templates import Sections, params_of, walk
 from sweeps.space.sections.built_in_trainers import trainer_definitions
+from sweeps.space.sections.choice_rule import choice_problem
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
 from sweeps.space.sections.search_sections import SearchSections, perturbs
@@ -126,6 +127,18 @@ class ConsistencyChecks:
         for text, is_obstacle in obstacles.items():
             if is_obstacle:
                 self.root.wrong_inside("bundle.train_on", f"`all` {text}; leave the section out")
+
+    def check_choice(self, data: DataSpec | None) -> None:
+        """Add a problem if the winner cannot be chosen as `objective.choose` says."""
+        sections = self.search_sections
+        if data is None or all(each.choose == "best" for each in sections.objectives):
+            return
+        problem = choice_problem(
+            sections.objectives, data, sections.repeats, perturbs(sections.scheduler)
+        )
+        if problem is not None:
+            several = self.root.get("objective").is_list
+            self.root.wrong_inside("objective" if several else "objective.choose", problem)
 
     def check_ingest(self, data: DataSpec | None, sections: Sections) -> None:
         """Add a problem for each key that does not fit streamed data or a count of rows."""

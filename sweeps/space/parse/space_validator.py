@@ -194,6 +194,7 @@ class SpaceValidator:
         self.checks.check_scheduler(data)
         self.checks.check_folds(data)
         self.checks.check_bundle(data)
+        self.checks.check_choice(data)
         self.checks.check_ingest(data, sections)
         if perturbs(scheduler) and not any(name.startswith("params.") for name in self._sampled):
             self.root.wrong_inside(

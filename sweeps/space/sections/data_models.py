@@ -304,6 +304,18 @@ class DataSpec:
         return 0 if self.valid is None else self.valid.folds
 
     @property
+    def can_redivide(self) -> bool:
+        """True if the rows of valid, or the folds, are a random choice.
+
+        Otherwise valid has the latest rows, whole groups, or rows with a source or a mark of their
+        own. A stream is not divided again.
+        """
+        kinds = ("fraction", "folds")
+        valid = self.valid
+        is_random = valid is not None and valid.kind in kinds and valid.column is None
+        return is_random and self.ingest != "stream"
+
+    @property
     def source(self) -> str:
         """Text that identifies the source of the train rows. It contains `train` and `args`."""
         return repr((self.train, self.args))

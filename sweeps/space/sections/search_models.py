@@ -35,10 +35,16 @@ class Objective:
         metric: Name of a metric that the loop reports, or a cost that is measured for every trial:
             `seconds`, `cpu_seconds` or `gpu_seconds`.
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
+        choose: Rule by which the exported trial is chosen at the end. `best` is the trial with the
+            best value. `mean` is the trial with the best mean of a Gaussian process, which knows
+            how noisy the values are. `confirmed` trains the best five trials again with other
+            seeds and, if `data.valid` is random, on other divisions of the rows, and takes the
+            trial with the best mean. `auto` is one of them.
     """
 
     metric: NonEmptyText
     goal: Literal["minimize", "maximize"]
+    choose: Literal["best", "mean", "confirmed", "auto"] = "best"
 
 
 @dataclass(frozen=True)
