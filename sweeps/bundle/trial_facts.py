@@ -54,7 +54,8 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
         assert best is not None
         facts["choice"] = {
             "rule": choice.rule,
-            "best": {"trial": format_trial_id(best), "value": configurations.results()[best].value},
+            "best": format_trial_id(best),
+            "best_value": study_store.results()[best].value,
             "values": {format_trial_id(n): list(own) for n, own in choice.values.items()},
         }
     if len(objectives.objectives) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from sweeps.study import ranking
 from sweeps.study.study_store import StudyStore
 
 from .averaging import has_only_classes, to_numbers
+from .resampling import Units, units_of
 from .valid_scores import ValidScores
 
 # A trial's value may differ from the score of its predictions by this share, because libraries
@@ -60,6 +62,17 @@ class TrialPredictions:
     scores: ValidScores
     models: dict[int, KeptModel]
     problems: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def has_classes(self) -> bool:
+        """True if the labels are classes."""
+        return self.info.task in metrics.CLASSIFICATION
+
+    @cached_property
+    def units(self) -> Units:
+        """The units in which the rows of valid are drawn."""
+        rows = sum(self.info.rows.get(split, 0) for split in ("train", "valid"))
+        return units_of(self.valid, self.has_classes, rows)
 
 
 def read_trial_predictions(study_store: StudyStore) -> TrialPredictions | None:

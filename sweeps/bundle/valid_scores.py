@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +14,7 @@ from sweeps.data.splits.valid_rows import ValidRows
 from .resampling import Units
 
 # Draws are scored at once as long as they have this many rows together.
-MOST_COUNTS = 2_000_000
+MOST_COUNTS = 5_000_000
 
 
 class ValidScores:
@@ -79,70 +79,32 @@ class ValidScores:
         Returns:
             The scores, shape (draws, k). NaN if the metric cannot be computed for a draw.
         """
-        values = [
-            metrics.row_values(self.metric, self.task, self.valid.labels, each)
-            for each in predictions
-        ]
-        known = [value for value in values if value is not None]
-        if known and len(known) == len(values):
-            return self._mean_scores(np.stack(known, axis=1), units, draws)
-        return np.stack([self._computed(each, units, draws) for each in predictions], axis=1)
-
-    def _computed(self, predictions: np.ndarray, units: Units, draws: np.ndarray) -> np.ndarray:
-        """Return the scores of a metric that is no mean, shape (draws,); see `draw_scores`.
-
-        NaN if the metric cannot be computed for a draw, which may lack a class.
-        """
-        scores = np.full(len(draws), np.nan)
+        scores = np.full((len(draws), len(predictions)), np.nan)
         at_once = max(1, MOST_COUNTS // len(units.of_row))
         for start in range(0, len(draws), at_once):
-            counts = draws[start : start + at_once][:, units.of_row]
-            fast = self._at_once(predictions, counts)
-            if fast is not None:
-                scores[start : start + at_once] = fast
-                continue
-            for number, of_row in enumerate(counts, start):
-                rows = np.repeat(np.arange(len(of_row)), of_row)
-                with contextlib.suppress(InputError):
-                    scores[number] = self.score(predictions[rows], rows)
+            # Floats are multiplied faster than integers.
+            counts = draws[start : start + at_once].astype(np.float64)[:, units.of_row]
+            for model, each in enumerate(predictions):
+                scores[start : start + at_once, model] = self._score_counts(each, counts)
         return scores
 
-    def _at_once(self, predictions: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
-        """Return the scores of several draws at once; None if the metric has no way to do this.
-
-        Args:
-            predictions: Predictions for all rows of valid.
-            counts: How many times each draw has each row, shape (draws, n).
-        """
+    def _score_counts(self, predictions: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the score for several draws, given how many times each has each row."""
         total = np.zeros(len(counts))
         folds = np.unique(self.valid.folds)
         for fold in folds:
             mask = self.valid.folds == fold
-            labels = self.valid.labels[mask]
-            scores = metrics.draw_values(
-                self.metric, self.task, labels, predictions[mask], counts[:, mask]
-            )
+            labels, drawn = self.valid.labels[mask], counts[:, mask]
+            scores = metrics.draw_values(self.metric, self.task, labels, predictions[mask], drawn)
             if scores is None:
-                return None
+                return np.array([self._score_draw(predictions, own) for own in counts])
             total += scores
         return total / len(folds)
 
-    def _mean_scores(self, values: np.ndarray, units: Units, draws: np.ndarray) -> np.ndarray:
-        """Return the scores of a metric that is a power of a mean; see `draw_scores`.
-
-        Args:
-            values: Value of each row and model, shape (n, k).
-            units: The units that are drawn.
-            draws: See `draw_scores`.
-        """
-        known = metrics.METRICS[metrics.base_name(self.metric)]
-        folds = np.unique(self.valid.folds)
-        total = np.zeros((len(draws), values.shape[1]))
-        for fold in folds:
-            mask = self.valid.folds == fold
-            sums = np.zeros((draws.shape[1], values.shape[1]))
-            np.add.at(sums, units.of_row[mask], values[mask])
-            sizes = np.bincount(units.of_row[mask], minlength=draws.shape[1])
-            with np.errstate(invalid="ignore", divide="ignore"):  # a draw without rows of the fold
-                total += ((draws @ sums) / (draws @ sizes)[:, None]) ** known.power
-        return total / len(folds)
+    def _score_draw(self, predictions: np.ndarray, counts: np.ndarray) -> float:
+        """Return the score for one draw; NaN if the draw lacks a class that the metric needs."""
+        rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
+        try:
+            return self.score(predictions[rows], rows)
+        except InputError:
+            return math.nan

@@ -53,6 +53,13 @@ from .group import main
     is_flag=True,
     help="With --alias: move the alias even if the new version is not better.",
 )
+@click.option(
+    "--at-least",
+    type=click.FloatRange(0.5, 1),
+    metavar="P",
+    help="With --alias: move the alias only if the new version is better on new rows with this "
+    "probability.",
+)
 @options.share("with --refit, the limit of the original run")
 @options.trust
 @options.stored_root
@@ -64,6 +71,7 @@ def export(
     name: str | None,
     alias: str | None,
     force: bool,
+    at_least: float | None,
     **settings: Any,
 ) -> None:
     """Write the bundle of a trial of SWEEP, or of an ensemble.
@@ -76,6 +84,8 @@ def export(
 
     if (alias is not None or force) and name is None:
         raise click.UsageError("--alias and --force need --register NAME")
+    if at_least is not None and alias is None:
+        raise click.UsageError("--at-least needs --alias ALIAS")
     if alias is not None and pareto:
         raise click.UsageError(
             "--alias refers to one model, but --pareto exports several models, none of which is "
@@ -94,7 +104,10 @@ def export(
         if (digest := bundle_registration.digest_of(exported.path)) is not None:
             click.echo(f"SHA-256 of the bundle's manifest: {digest}", err=True)
         if name is not None:
-            for line in bundle_registration.register(folder, exported.path, name, alias, force):
+            lines = bundle_registration.register(
+                folder, exported.path, name, alias, force, at_least
+            )
+            for line in lines:
                 click.echo(line, err=True)
     if top is not None and len(written) < top:
         reason = "no other trial has ended with a value and still has its checkpoint"

@@ -13,7 +13,6 @@ from sweeps.search.schedulers.view import StudyView
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.space import Space
 from sweeps.space.model.conditions import Key
-from sweeps.space.sections.choice_rule import choice_rule
 from sweeps.study import ranking
 from sweeps.study.states import TrialState
 from sweeps.study.sweep_state import SweepState
@@ -30,7 +29,6 @@ class Policy:
         earlier_ended: Number of ended trials of earlier drivers that do not count for the rule that
             ends a sweep whose first trials all fail.
         defaults: Keys of the default configurations; see `default_points`.
-        confirms: True if the best trials are trained again after the search.
     """
 
     space: Space
@@ -38,7 +36,6 @@ class Policy:
     rungs: range | frozenset[int]
     earlier_ended: int = 0
     defaults: Sequence[Mapping[str, Key]] = ()
-    confirms: bool = False
 
     @classmethod
     def of(cls, space: Space, scheduler: Scheduler, sweep: SweepState) -> Policy:
@@ -47,12 +44,7 @@ class Policy:
         # If an earlier driver stopped because its first trials all failed, this driver counts
         # failures from zero.
         left_out = len(ended) if ranking.should_abort(ended, len(space.trainers)) else 0
-        rule = choice_rule(
-            space.objectives, space.data, space.repeats, space.bundle, scheduler.perturbs
-        )
-        defaults = default_points(space)
-        rungs = rung_set(scheduler)
-        return cls(space, scheduler, rungs, left_out, defaults, confirms=rule == "confirmed")
+        return cls(space, scheduler, rung_set(scheduler), left_out, default_points(space))
 
     def is_default(self, state: TrialState) -> bool:
         """Return whether a trial has a default configuration. The winner is compared with it."""

@@ -2,14 +2,12 @@
 
 import math
 
-from sweeps.evaluation.racing import CANDIDATES, round_seconds, rounds_in_time
+from sweeps.evaluation.racing import CANDIDATES, MOST_CONFIRMING, round_seconds, rounds_in_time
+from sweeps.space.sections.choice_rule import choice_rule
 
 from .deadline import TYPICAL_MEMBERS, Deadline
 from .driver_state import Policy
 from .progress import SweepProgress
-
-# The training of the best trials may take this share of the time.
-MOST_CONFIRMING = 0.2
 
 
 class TimeLimits:
@@ -33,9 +31,7 @@ class TimeLimits:
         # the best. This is not computed again, so that the end of the search does not move.
         self._leader: tuple[str, bool] | None = None
         # The number of ended trials, and the training seconds of the best of them
-        self._next_best: tuple[int, list[float]] = (-1, [])
-        # The same for the trials that are trained again to confirm them
-        self._candidates: tuple[int, list[float]] = (-1, [])
+        self._best: tuple[int, list[float]] = (-1, [])
 
     def reached(self, now: float) -> str | None:
         """Return the time limit that the sweep has reached; None if it has reached none.
@@ -46,7 +42,7 @@ class TimeLimits:
         ends = self._ends(now)
         if not ends:
             return None
-        if self._policy.confirms:
+        if choice_rule(self._policy.space, self._policy.scheduler.perturbs) == "confirmed":
             ends = {name: end - self._confirmation(end) for name, end in ends.items()}
         reason = min(ends, key=lambda name: ends[name])
         self._progress.timeout = ends[reason] - self._began
@@ -67,10 +63,7 @@ class TimeLimits:
 
     def _confirmation(self, end: float) -> float:
         """Return the seconds to leave for the training of the best trials, which ends at `end`."""
-        ended = len(self._progress.ends)
-        if self._candidates[0] != ended:
-            self._candidates = ended, self._progress.best_seconds(CANDIDATES)
-        seconds = self._candidates[1]
+        seconds = self._best_seconds()[:CANDIDATES]
         if len(seconds) < 2:  # nothing to choose from
             return 0.0
         slots = self._progress.concurrency
@@ -92,7 +85,12 @@ class TimeLimits:
         count = min(deadline.members, TYPICAL_MEMBERS) - 1
         if deadline.growth is None or count < 1:
             return []
+        return self._best_seconds()[1 : count + 1]
+
+    def _best_seconds(self) -> list[float]:
+        """Return the training seconds of the best complete trials, the best first."""
         ended = len(self._progress.ends)
-        if self._next_best[0] != ended:  # The results of many trials take a while.
-            self._next_best = ended, self._progress.best_seconds(count + 1)[1:]
-        return self._next_best[1]
+        if self._best[0] != ended:  # The results of many trials take a while.
+            most = max(CANDIDATES, TYPICAL_MEMBERS)
+            self._best = ended, self._progress.best_seconds(most)
+        return self._best[1]

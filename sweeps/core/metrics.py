@@ -166,38 +166,6 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     return float(known.function(*_arguments(metric, known, task, y_true, y_pred)))
 
 
-def row_values(
-    metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray
-) -> np.ndarray | None:
-    """Return the value of each row whose mean is a metric, or a power of the metric.
-
-    Args:
-        metric: See `score`.
-        task: See `find`.
-        y_true: See `score`.
-        y_pred: See `score`.
-
-    Returns:
-        The values, float64 of shape (n,). The metric is the mean to the power `Metric.power`. None
-        if the metric is no such mean.
-
-    Raises:
-        ValueError: `y_pred` has class codes, and the metric needs more.
-    """
-    import numpy as np
-
-    known = None if references.is_reference(metric) else find(metric, task)
-    if known is None or known.rows is None:
-        return None
-    y_pred = np.asarray(y_pred)
-    by_value = known.rows(*_arguments(metric, known, task, np.asarray(y_true), y_pred))
-    # The columns of a multilabel task are values of their own.
-    values: np.ndarray = by_value.reshape(len(y_pred), -1).mean(axis=1)
-    if y_pred.dtype.kind == "f":
-        values[np.isnan(y_pred).reshape(len(y_pred), -1).any(axis=1)] = math.nan
-    return values
-
-
 def draw_values(
     metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray, counts: np.ndarray
 ) -> np.ndarray | None:
@@ -220,12 +188,20 @@ def draw_values(
     import numpy as np
 
     known = None if references.is_reference(metric) else find(metric, task)
-    if known is None or known.draws is None:
+    if known is None or (known.draws is None and known.rows is None):
         return None
     y_pred = np.asarray(y_pred)
     if len(y_pred) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
         return np.full(len(counts), math.nan)
-    return known.draws(*_arguments(metric, known, task, np.asarray(y_true), y_pred), counts)
+    arguments = _arguments(metric, known, task, np.asarray(y_true), y_pred)
+    if known.draws is not None:
+        return known.draws(*arguments, counts)
+    assert known.rows is not None
+    # The columns of a multilabel task are values of their own.
+    values: np.ndarray = known.rows(*arguments).reshape(len(y_pred), -1).mean(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a draw without rows
+        means: np.ndarray = (counts @ values) / counts.sum(axis=1)
+    return means**known.power
 
 
 def _arguments(

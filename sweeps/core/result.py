@@ -69,23 +69,28 @@ class _Ensemble(TypedDict):
     rows: NotRequired[_RefitRows]
 
 
-class _Default(TypedDict):
+class _Choice(TypedDict):
+    rule: Literal["mean", "confirmed"]
+    best: PrintableText
+    best_value: FiniteNumber | None
+    values: dict[PrintableText, list[FiniteNumber | None]]
+
+
+class _OtherTrial(TypedDict):
     trial: PrintableText
-    trainer: PrintableText
+    default: NotRequired[PrintableText]
     value: NotRequired[FiniteNumber]
     low: NotRequired[FiniteNumber]
     high: NotRequired[FiniteNumber]
 
 
-class _ValueOfTrial(TypedDict):
+class _Cheaper(TypedDict):
     trial: PrintableText
-    value: FiniteNumber | None
-
-
-class _Choice(TypedDict):
-    rule: Literal["mean", "confirmed"]
-    best: _ValueOfTrial
-    values: dict[PrintableText, list[FiniteNumber | None]]
+    seconds: FiniteNumber
+    bytes: Count
+    rows_per_second: FiniteNumber
+    speedup: FiniteNumber
+    command: PrintableText
 
 
 class _NewRows(TypedDict, total=False):
@@ -94,9 +99,11 @@ class _NewRows(TypedDict, total=False):
     low: FiniteNumber
     high: FiniteNumber
     rows: Count
-    defaults: list[_Default]
+    folds: Count
     similar: Count
     compared: Count
+    cheaper: _Cheaper
+    trials: list[_OtherTrial]
 
 
 @with_config(extra="allow")
@@ -199,7 +206,8 @@ class SweepResult:
             `choice` has the `rule`, the trial with the `best` value, and the `values` of further
             trainings by trial. `new_rows` has the `value` of the exported model on
             new rows, `low` and `high` of an interval of 90%, the number of `rows` of valid, the
-            gain over each of the `defaults`, and how many `similar` trials of those `compared`
+            gain over other `trials` and the default, and how many `similar` trials of those
+            `compared`
             cannot be told from it; or the reason why it is `unknown`. `bytes` is the size of the
             bundle, and
             `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a

@@ -158,7 +158,7 @@ def read(reader: record_reader.RecordReader, version: str) -> Snapshot:
     try:
         study = reader.read()
         if study is not None:
-            data = plot_data(study, recorded_space(folder), summary.is_running)
+            data = plot_data(study, recorded_space(folder), summary.is_running, summary.result)
     except SweepsError as e:
         problem = str(e)
     return Snapshot(version, summary, study, data, problem)

@@ -118,7 +118,38 @@ def score_models(
     return ModelScores(values[0], draws, outside, minimize)
 
 
-def interval(models: ModelScores, model: int, optimism: float, of_folds: bool = False) -> Interval:
+def score_folds(values: np.ndarray, minimize: bool, seed: int = 0) -> ModelScores:
+    """Score models whose scores in each fold are all that is known. The folds are drawn.
+
+    With so few folds, draws vary less than means of other folds would. They are spread out as much
+    as the quantiles of Student's distribution ask for.
+
+    Args:
+        values: Scores of k models in each fold, shape (k, folds).
+        minimize: True if smaller scores are better.
+        seed: Seed of the draws.
+    """
+    from scipy.stats import t
+
+    folds = values.shape[1]
+    drawn = np.random.default_rng(seed).multinomial(folds, np.full(folds, 1 / folds), size=DRAWS)
+    means = values.mean(axis=1)
+    widening = float(t.ppf(0.95, folds - 1)) / WIDTH * math.sqrt(folds / (folds - 1))
+    draws = means + (drawn @ values.T / folds - means) * widening
+    absent = drawn == 0
+    with np.errstate(invalid="ignore"):  # a draw may have all folds
+        outside = (absent @ values.T) / absent.sum(axis=1, keepdims=True)
+    return ModelScores(means, draws, outside, minimize)
+
+
+def interval(
+    models: ModelScores,
+    model: int,
+    optimism: float,
+    of_folds: bool = False,
+    further: Sequence[float] = (),
+    overlap: float = 1.0,
+) -> Interval:
     """Return the score of a model on new rows.
 
     Args:
@@ -128,12 +159,16 @@ def interval(models: ModelScores, model: int, optimism: float, of_folds: bool = 
         of_folds: True if the predictions are those of the models of folds, and the exported model
             is their average, or a model of all rows. The error is then larger by as much as the
             model is better.
+        further: Scores of the same configuration on other random choices of the rows of valid.
+        overlap: Share of the rows that two such choices have in common.
     """
     sign = 1 if models.minimize else -1
+    count = 1 + len(further)
+    value = (float(models.values[model]) + sign * optimism + math.fsum(further)) / count
     error = float(np.nanstd(models.draws[:, model], ddof=1))
+    error *= math.sqrt((1 + len(further) * overlap) / count)
     better = GAIN_OF_FOLDS * error if of_folds else 0.0
-    value = float(models.values[model]) + sign * (optimism - better)
-    return _interval(value, math.hypot(error, better), optimism)
+    return _interval(value - sign * better, math.hypot(error, better), optimism / count)
 
 
 def gain(models: ModelScores, model: int, other: int, optimism: float) -> Interval:

@@ -1,12 +1,11 @@
-"""Estimate how noisy the values of trials are, because valid has few rows. Pure, no I/O."""
+"""Estimate how noisy the values of trials are. Pure, no I/O."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sweeps.bundle.resampling import bootstrap, units_of
+from sweeps.bundle.resampling import bootstrap
 from sweeps.bundle.trial_predictions import TrialPredictions
-from sweeps.core import metrics
 from sweeps.study.study_store import StudyStore
 
 DRAWS = 100
@@ -16,7 +15,7 @@ MOST_TRIALS = 20
 
 
 def value_noise(study_store: StudyStore, trials: TrialPredictions | None) -> float | None:
-    """Return the variance of the noise of a trial's value.
+    """Return the variance of the noise of a configuration's value of the first objective.
 
     It is the noise by which the differences between trials change with the rows of valid. Noise
     that all trials share does not count. Return None if it is unknown.
@@ -26,22 +25,36 @@ def value_noise(study_store: StudyStore, trials: TrialPredictions | None) -> flo
         trials: The predictions of its trials; see `read_trial_predictions`.
     """
     if trials is not None and len(trials.models) >= LEAST_TRIALS and trials.scores.is_fast:
-        has_classes = trials.info.task in metrics.CLASSIFICATION
-        rows = sum(trials.info.rows.get(split, 0) for split in ("train", "valid"))
-        units = units_of(trials.valid, has_classes, rows)
         kept = list(trials.models.values())[:MOST_TRIALS]
         predictions = [model.predictions for model in kept]
-        draws = bootstrap(units, DRAWS, seed=0)
-        return noise_of_draws(trials.scores.draw_scores(predictions, units, draws))
-    folds = study_store.space.data.folds
-    if not folds or study_store.objectives.metric != study_store.space.objective.metric:
-        return None
-    values = [
-        fold_values([value for _, value in state.curve])
-        for state in study_store.states.values()
-        if state.has_ended and len(state.curve) == folds
-    ]
-    return noise_of_folds(np.array(values)) if len(values) >= LEAST_TRIALS else None
+        draws = bootstrap(trials.units, DRAWS, seed=0)
+        return noise_of_draws(trials.scores.draw_scores(predictions, trials.units, draws))
+    variances = recorded_noise(study_store)
+    return None if variances is None else variances[0]
+
+
+def recorded_noise(study_store: StudyStore) -> list[float] | None:
+    """Return the variance of the noise of a configuration's value, one for each objective.
+
+    It is known from repeats, or from the folds of a cross-validation. A cost is exact then. Return
+    None if there is neither.
+    """
+    count, folds = study_store.space.repeats.count, study_store.space.data.folds
+    if count > 1:
+        groups = [
+            np.array([result.values for _, result in pairs], float)
+            for pairs in study_store.configurations().trials.values()
+            if len(pairs) == count
+        ]
+        within = [g.var(axis=0, ddof=1) for g in groups if np.isfinite(g).all()]
+        return [*map(float, np.mean(within, axis=0) / count)] if within else None
+    variances = []
+    for objective in study_store.space.objectives:
+        curves = [state.curve_of(objective.metric) for state in study_store.states.values()]
+        rows = [fold_values([v for _, v in curve]) for curve in curves if len(curve) == folds > 1]
+        noise = noise_of_folds(np.array(rows)) if len(rows) >= LEAST_TRIALS else None
+        variances.append(noise or 0.0)
+    return variances if any(variances) else None
 
 
 def fold_values(means: list[float]) -> list[float]:

@@ -265,13 +265,15 @@ class _Pool(RankCalls):
     async def prepare_refit(self, settings: Mapping[str, Any], rows: RefitRows) -> None:
         """Prepare for a trial that is trained again.
 
-        Wait until all stopped trials have ended, and change the settings of trials.
+        Wait until all stopped trials have ended, forget all trials, and change the settings of
+        trials.
 
         Args:
             settings: New values of fields of `Job`, by name.
             rows: The rows to train on.
         """
         await self.await_stopped()
+        self.trials.clear()  # A call of `step` may arrive before that of `start`.
         self.stopping = None
         self.job = dataclasses.replace(self.job, **settings)
         self.workers.processes.job = self.job

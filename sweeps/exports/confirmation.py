@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from sweeps.controller.session import SweepSession
-from sweeps.core.errors import SweepFailed
-from sweeps.core.files.stores import store_of
 from sweeps.core.trial import State
 from sweeps.data.splits.refit_rows import RefitRows
 from sweeps.evaluation.racing import ROUNDS, still_racing
@@ -19,7 +17,7 @@ from sweeps.study.study_store import StudyStore
 from sweeps.study.trial_building import seed_of
 
 from .rerun import scratch_folder
-from .train_trials import train_trials
+from .train_trials import train_on_rows
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +26,7 @@ def confirm_trials(
     session: SweepSession,
     study_store: StudyStore,
     numbers: Sequence[int],
-    why_stop: Callable[[], str | None],
-    why_no_round: Callable[[Sequence[int]], str | None],
+    why_stop: Callable[[int, Sequence[int]], str | None],
 ) -> tuple[TrialChoice, str | None]:
     """Train trials again, side by side, and choose the one with the best mean value.
 
@@ -42,9 +39,9 @@ def confirm_trials(
             search afterwards.
         study_store: The sweep's study.
         numbers: Numbers of the trials, the best first.
-        why_stop: See `train_trials`. The values of the round are then not used.
-        why_no_round: Function that is called before each round with the numbers of its trials. It
-            returns a text if the round must not begin.
+        why_stop: Function of the number of a round and of its trials, which is called before the
+            round. It returns a text if the round must not begin. It is also called during a round,
+            without trials, and returns a text if the round must end; its values are not used then.
 
     Returns:
         The choice, and why there were fewer rounds; None if there were all.
@@ -53,24 +50,26 @@ def confirm_trials(
         InputError: The data has changed.
         SweepFailed: The processes of the sweep were lost.
     """
-    minimize = study_store.minimize
-    in_search = {number: study_store.results()[number].value for number in numbers}
-    choice = TrialChoice("confirmed", len(study_store.states), None, dict.fromkeys(numbers, ()))
+    results, minimize = study_store.results(), study_store.minimize
+    values = {number: (results[number].value,) for number in numbers}
+    choice = TrialChoice("confirmed", len(study_store.states), None, values)
     recorded = study_store.choice
-    if recorded is not None and recorded.values.keys() == choice.values.keys():
+    if recorded is not None and recorded.values.keys() == values.keys():
         choice = recorded
-    left = still_racing(choice.all_values(in_search), minimize)
+    left = still_racing(choice.values, minimize)
     reason = None
-    for number_of_round in range(choice.rounds + 1, ROUNDS + 1):
-        if len(left) < 2 or (reason := why_no_round(left)) is not None:
+    for number_of_round in range(max(map(len, choice.values.values())), ROUNDS + 1):
+        if len(left) < 2 or (reason := why_stop(number_of_round, left)) is not None:
             break
-        measured, reason = _train_round(session, study_store, left, number_of_round, why_stop)
+        measured, reason = _train_round(
+            session, study_store, left, number_of_round, functools.partial(why_stop, 0, ())
+        )
         if reason is not None:
             break
         added = {number: (*choice.values[number], value) for number, value in measured.items()}
         choice = dataclasses.replace(choice, values={**choice.values, **added})
         study_store.record_choice(choice)
-        left = still_racing(choice.all_values(in_search), minimize)
+        left = still_racing(choice.values, minimize)
     return dataclasses.replace(choice, number=left[0] if left else numbers[0]), reason
 
 
@@ -87,36 +86,19 @@ def _train_round(
         The value of each trial; None if the training failed or breaks a constraint. The second
         result is the text of `why_stop`, if it has ended the training.
     """
-    import ray
-
     space = study_store.space
     trials = []
     for number in numbers:
-        trial = study_store.trial(number)
         seed = seed_of(space.search.seed, number, f"round {number_of_round}")
-        trials.append(dataclasses.replace(trial, seed=seed))
-    # The scheduler does not stop these trials. The loop runs once, also if the scheduler counts
-    # rows, and its best step counts as in a trial of all rows.
+        trials.append(dataclasses.replace(study_store.trial(number), seed=seed))
+    # The loop runs once, also if the scheduler counts rows, and its best step counts as in a trial
+    # of all rows.
     objectives = dataclasses.replace(Objectives.from_space(space), on_more_rows=False)
+    settings = {"max_t": None} if space.scheduler.counts_rows else {}
     division = number_of_round if space.data.can_redivide else 0
     with scratch_folder(study_store.folder) as scratch:
-        settings = {
-            "rungs": frozenset(),
-            "required_steps": frozenset(),
-            "keeps_predictions": False,
-            "tracking": None,
-            "store": store_of(Path(scratch)),
-        }
-        if space.scheduler.counts_rows:
-            settings["max_t"] = None
         rows = RefitRows(("train",), str(scratch), division)
-        try:
-            ray.get(session.pool.prepare_refit.remote(settings, rows))
-            ended, reason = train_trials(
-                session, trials, scratch, why_stop=why_stop, objectives=objectives
-            )
-        except ray.exceptions.RayError as e:
-            raise SweepFailed(f"the best trials could not be trained again: {e}") from e
+        ended, reason = train_on_rows(session, trials, rows, settings, why_stop, objectives)
     values: dict[int, float | None] = {}
     for number, (state, end) in ended.items():
         result = state.result

@@ -18,7 +18,7 @@ from sweeps.bundle.export import Refitted
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.bundle.trial_facts import describe_recorded
-from sweeps.bundle.trial_predictions import read_trial_predictions
+from sweeps.bundle.trial_predictions import TrialPredictions, read_trial_predictions
 from sweeps.core.errors import InputError
 from sweeps.core.files.atomic_files import partial_path
 from sweeps.core.files.disk import disk_error
@@ -29,6 +29,7 @@ from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id, refit_rows_text
 from sweeps.data.sources import ingest
+from sweeps.evaluation.new_rows import new_rows_or_reason
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space, saved_space
 from sweeps.stored import stored_sweeps
@@ -205,6 +206,11 @@ class _Export:
         store = StudyStore(self.folder, self.space)
         return SweepModels(store, self.space, self.roots, self.trust)
 
+    @functools.cached_property
+    def _predictions(self) -> TrialPredictions | None:
+        """The predictions that the trials have kept."""
+        return read_trial_predictions(self.models.study_store)
+
     def write(
         self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
     ) -> list[ExportResult]:
@@ -277,7 +283,7 @@ class _Export:
         suffix = "-refit" if self.refit else ""
         target = output or SweepFolder(self.folder).exports / f"ensemble-{rounds}{suffix}"
         models = replace(self.models, space=space)
-        trials = read_trial_predictions(models.study_store)
+        trials = self._predictions
         choice = ensemble_export.choose(models.study_store, trials, rounds)
         if os.path.lexists(target):
             facts = {"rounds": rounds, "candidates": choice.facts["candidates"]}
@@ -287,7 +293,9 @@ class _Export:
         numbers = [model.number for model in choice.weights]
         with self._work_folder(target) as work:
             with self._trained_again(numbers) as refitted:
-                exported = trial_export.export_ensemble(models, choice, work, refitted)
+                single = int(choice.facts["single"]["trial"])
+                more = {"new_rows": new_rows_or_reason(models.study_store, trials, single, choice)}
+                exported = trial_export.export_ensemble(models, choice, work, refitted, more)
             if exported.error is not None:
                 raise exported.error
             (work / "bundle").rename(target)
@@ -304,17 +312,15 @@ class _Export:
             yield refitted
 
     def _write_bundle(self, number: int, target: Path, place: str) -> ExportResult:
-        """Write the bundle of a trial.
-
-        Args:
-            number: Number of the trial.
-            target: Folder of the bundle.
-            place: Name of the argument for the message if there is no model.
-        """
+        """Write the bundle of a trial. `place` names the argument that has chosen the trial."""
         with self._work_folder(target) as work:
             with self._trained_again([number]) as refitted:
+                more = {}
+                if not self.latest:  # The predictions are those of the best model.
+                    store, trials = self.models.study_store, self._predictions
+                    more["new_rows"] = new_rows_or_reason(store, trials, number)
                 exported = trial_export.export_trial(
-                    self.models, number, work, refitted.get(number), self.latest
+                    self.models, number, work, refitted.get(number), self.latest, more
                 )
             if exported.error is not None:
                 raise exported.error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller.session import SweepSession
 from sweeps.core import clock
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, SweepFailed
+from sweeps.core.files.stores import store_of
 from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.trial import Trial
 from sweeps.data.checks.preflight import locate_problems
@@ -20,10 +21,54 @@ from sweeps.study.transitions import apply_all, initial_state
 if TYPE_CHECKING:
     from ray import ObjectRef
 
+    from sweeps.data.splits.refit_rows import RefitRows
     from sweeps.execution.messages import Ended, TrialUpdate
 
 # Seconds between two looks at whether the training must stop.
 LOOK_EVERY = 0.2
+
+
+def train_on_rows(
+    session: SweepSession,
+    trials: Sequence[Trial],
+    rows: RefitRows,
+    settings: Mapping[str, Any],
+    why_stop: Callable[[], str | None],
+    objectives: Objectives | None = None,
+) -> tuple[dict[int, tuple[TrialState, Ended]], str | None]:
+    """Train trials of the search again, without rungs, on other rows.
+
+    Args:
+        session: See `train_trials`. It cannot run trials of the search afterwards.
+        trials: The trials.
+        rows: The rows, and the folder for the files of the trials.
+        settings: Further new values of fields of `Job`, by name.
+        why_stop: See `train_trials`.
+        objectives: See `train_trials`.
+
+    Returns:
+        See `train_trials`.
+
+    Raises:
+        InputError: The data has changed.
+        SweepFailed: The processes of the sweep were lost.
+    """
+    import ray
+
+    folder = Path(rows.folder)
+    own = {
+        "rungs": frozenset(),
+        "required_steps": frozenset(),
+        "keeps_predictions": False,
+        "tracking": None,
+        "store": store_of(folder),
+    }
+    try:
+        ray.get(session.pool.prepare_refit.remote({**own, **settings}, rows))
+        return train_trials(session, trials, folder, why_stop=why_stop, objectives=objectives)
+    except ray.exceptions.RayError as e:
+        names = ", ".join(trial.id for trial in trials)
+        raise SweepFailed(f"trial {names} could not be trained again: {e}") from e
 
 
 def train_trials(

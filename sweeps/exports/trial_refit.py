@@ -7,14 +7,12 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from sweeps.bundle.export import Refitted
 from sweeps.bundle.sweep_models import SweepModels
 from sweeps.controller.session import SweepSession
 from sweeps.core.errors import BundleError, InputError, SweepFailed, SweepsError
 from sweeps.core.files.checkpoint_files import checkpoint_place, local_checkpoint
-from sweeps.core.files.stores import store_of
 from sweeps.core.host.machine_share import Share
 from sweeps.core.loop_context import BEST_FOLD_STEP, BEST_LOOP_STEP
 from sweeps.core.trial import Checkpoint, Result, State, Trial
@@ -26,7 +24,7 @@ from sweeps.study.states import TrialState
 from sweeps.study.study_store import StudyStore
 
 from .rerun import reopen, scratch_folder
-from .train_trials import train_trials
+from .train_trials import train_on_rows
 
 log = logging.getLogger(__name__)
 
@@ -158,29 +156,16 @@ def _train(
         rows: The rows to train on.
         why_stop: See `train_again`, which also lists the errors.
     """
-    import ray
-
     # No time limits: the sweep's time limits were chosen for fewer rows.
-    folder = Path(rows.folder)
     settings = {
         "threads": session.final_threads(trials[0].shape) if len(trials) == 1 else 1,
-        "rungs": frozenset(),
-        "required_steps": frozenset(),
         "refit_steps": steps,
         "trial_timeout": None,
         "report_timeout": None,
         "keep_last": True,
-        "keeps_predictions": False,
         "folds": 0,
-        "tracking": None,
-        "store": store_of(folder),
     }
-    try:
-        ray.get(session.pool.prepare_refit.remote(settings, rows))
-        results, reason = train_trials(session, trials, folder, why_stop=why_stop)
-    except ray.exceptions.RayError as e:
-        names = ", ".join(trial.id for trial in trials)
-        raise SweepFailed(f"trial {names} could not be trained again: {e}") from e
+    results, reason = train_on_rows(session, trials, rows, settings, why_stop)
     if reason is not None and not results:
         raise SweepFailed(reason)
     return results

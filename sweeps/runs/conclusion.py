@@ -18,7 +18,7 @@ from sweeps.core.files.stores import recorded_store
 from sweeps.core.result import SweepResult, count_trials
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.texts import count_noun
-from sweeps.core.trial import Result, State, Trial
+from sweeps.core.trial import Result, State, Trial, format_trial_id
 from sweeps.data.checks.preflight import locate_problems
 from sweeps.space import Space
 
@@ -60,6 +60,7 @@ def conclude(
         notes: Notes about the data. The result contains these notes and the notes of the search.
     """
     from sweeps.bundle.trial_facts import describe_recorded
+    from sweeps.evaluation.uncertain_front import uncertain_front
 
     from . import mlflow_summary
 
@@ -72,6 +73,10 @@ def conclude(
     cleaner = controller.trials.cleaner
     reason = controller.reason or controller.search.queue.exhausted
     notes += _search_notes(controller, counts, number, front=front)
+    uncertain = uncertain_front(store, front)
+    if uncertain:
+        trials = ", ".join(map(format_trial_id, uncertain))
+        notes += (f"another trial may dominate {trials} of the front: the difference may be noise",)
     exported = None
     error: SweepsError | None = None
     if number is not None:
@@ -96,7 +101,10 @@ def conclude(
         seconds=round(clock.monotonic() - controller.began, 2),
         reason=reason,
         notes=notes,
-        front=tuple(describe_recorded(store, n) for n in front),
+        front=tuple(
+            describe_recorded(store, n) | ({"uncertain": True} if n in uncertain else {})
+            for n in front
+        ),
         freed=dataclasses.asdict(cleaner.freed) if cleaner else None,
         store=recorded_store(folder),
     )

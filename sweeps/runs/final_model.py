@@ -1,10 +1,12 @@
-"""Export the final model of a search: the best trial, or an average of models."""
+"""Choose and export the final model of a search: a trial, or an average of models."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import logging
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core import clock
@@ -12,10 +14,13 @@ from sweeps.core.errors import InputError, SweepFailed, SweepsError, first_line
 from sweeps.core.resources import COSTS
 from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import shell_command
+from sweeps.core.text.texts import count_noun
 from sweeps.core.trial import format_trial_id
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.average_problem import prediction_problem
+from sweeps.space.sections.choice_rule import choice_rule
 from sweeps.study import ranking
+from sweeps.study.choice import TrialChoice
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble import EnsembleChoice
@@ -44,13 +49,105 @@ class FinalModel:
 
     @functools.cached_property
     def _chosen(self) -> tuple[int, tuple[str, ...]]:
-        """Number of the trial to export, and notes on the choice; see `choose_trial`."""
-        from .chosen_trial import choose_trial
-
-        notes = choose_trial(self.controller, self.session, lambda: self._trials)
+        """Number of the trial to export, and notes on the choice, which the study records."""
+        notes = self._choose_trial()
         number = self.controller.study_store.winner()
         assert number is not None
         return number, notes
+
+    def _choose_trial(self) -> tuple[str, ...]:
+        """Choose the trial to export as `objective.choose` says, and record the choice.
+
+        Without a recorded choice, it is the trial with the best value. Return notes: why the choice
+        was not made, or not completed.
+        """
+        controller = self.controller
+        rule = choice_rule(controller.space, controller.scheduler.perturbs)
+        candidates = self._candidates()
+        recorded = controller.study_store.choice
+        is_recorded = recorded is not None and recorded.rule == rule and recorded.number is not None
+        if rule == "best" or len(candidates) < 2 or is_recorded:
+            return ()
+        stage = {"mean": "choosing the trial", "confirmed": "training the best trials again"}
+        controller.publish_stage(stage[rule])
+        try:
+            return self._choose_by_mean(candidates) if rule == "mean" else self._confirm(candidates)
+        except Exception as e:  # The best trial is exported in any case.
+            if not isinstance(e, SweepsError):
+                log.exception("no trial was chosen")
+            text = e.problems[0].text if isinstance(e, InputError) else first_line(e)
+            return (f"the trial with the best value was chosen, because {rule} failed: {text}",)
+
+    def _candidates(self) -> list[int]:
+        """Return the first trials of complete configurations that can be exported, best first."""
+        from sweeps.bundle.trial_choice import saved_model
+
+        space, store = self.controller.space, self.controller.study_store
+        results = store.configurations().results()
+
+        def can_be_exported(number: int) -> bool:
+            has_no_bundle = space.trainer_of(store.trial(number).labels).load is None
+            return has_no_bundle or saved_model(store, number) is not None
+
+        ranked = ranking.ranked(results.items(), store.minimize)
+        return [n for n in ranked if ranking.tier(results[n]) == 0 and can_be_exported(n)]
+
+    def _choose_by_mean(self, candidates: Sequence[int]) -> tuple[str, ...]:
+        """Choose the trial with the best mean of a Gaussian process, and record it."""
+        from sweeps.evaluation.value_noise import value_noise
+        from sweeps.search.samplers.gp_model import GpModel
+        from sweeps.search.samplers.sampler import SamplerContext
+
+        store = self.controller.study_store
+        noise = value_noise(store, self._trials)
+        if noise is None:
+            return ("the trial with the best value was chosen, because the noise is unknown",)
+        model = GpModel(SamplerContext(store.space), 1, deterministic_objective=False)
+        means = model.final_means(store.study, noise)
+        known = [number for number in candidates if number in means]
+        if known:
+            chosen = min(known, key=means.__getitem__)
+            store.record_choice(TrialChoice("mean", len(store.states), chosen))
+        return ()
+
+    def _confirm(self, candidates: Sequence[int]) -> tuple[str, ...]:
+        """Train the best trials again, choose the one with the best mean, and record it."""
+        from sweeps.evaluation.racing import CANDIDATES, MOST_CONFIRMING, round_seconds
+        from sweeps.exports.confirmation import confirm_trials
+
+        controller, store = self.controller, self.controller.study_store
+        now = clock.monotonic()
+        until = controller.time_limits.confirmation_ends(now)
+        is_auto = controller.space.objective.choose == "auto"
+        if is_auto:
+            until = min(until, now + MOST_CONFIRMING * (now - controller.began))
+        numbers = candidates[:CANDIDATES]
+        results = store.results()
+        of_round = sum(results[n].metrics.get("gpu_seconds", 0.0) for n in numbers)
+        gpu_seconds = (controller.space.limits.max_gpu_hours or math.inf) * 3600
+        gpu_seconds -= store.sweep.budget.gpu_seconds
+
+        def why_stop(rounds: int = 0, racing: Sequence[int] = ()) -> str | None:
+            """Return why no round, or not another one, of these trials is trained."""
+            if rounds * of_round > gpu_seconds:
+                return "`limits.max_gpu_hours` was reached"
+            progress = controller.progress
+            seconds = [progress.training_seconds(number) for number in racing]
+            if clock.monotonic() + round_seconds(seconds, progress.concurrency) > until:
+                return "the time was over"
+            return controller.why_no_training()
+
+        choice, reason = confirm_trials(self.session, store, numbers, why_stop)
+        if reason is not None and controller.reason == "interrupted":
+            return ()  # a resume continues
+        rounds = max(map(len, choice.values.values())) - 1
+        if rounds or reason is None:
+            store.record_choice(choice)
+        if reason is None or is_auto:
+            return ()
+        trials = ", ".join(map(format_trial_id, numbers))
+        times = count_noun(rounds, "time")
+        return (f"trials {trials} were trained again only {times}, because {reason}",)
 
     @property
     def number(self) -> int:
@@ -82,18 +179,12 @@ class FinalModel:
         return read_trial_predictions(self.controller.study_store)
 
     def _describe_new_rows(self, choice: EnsembleChoice | None) -> Facts:
-        """Return the key `new_rows` of the result; see `new_rows.describe_new_rows`."""
-        from sweeps.evaluation.new_rows import describe_new_rows
+        """Return the key `new_rows` of the result; see `new_rows_or_reason`."""
+        from sweeps.evaluation.new_rows import new_rows_or_reason
 
-        try:
-            store = self.controller.study_store
-            seconds = clock.monotonic() - self.controller.began
-            return describe_new_rows(store, self._trials, self.number, choice, seconds)
-        except InputError as e:
-            return {"unknown": e.problems[0].text}
-        except Exception as e:  # The model is exported in any case.
-            log.exception("the score on new rows was not estimated")
-            return {"unknown": f"{type(e).__name__}: {first_line(e)}"}
+        store = self.controller.study_store
+        seconds = clock.monotonic() - self.controller.began
+        return new_rows_or_reason(store, self._trials, self.number, choice, seconds)
 
     def _choose(self) -> tuple[EnsembleChoice | None, tuple[str, ...]]:
         """Return the members of an average that is better than the best trial, or why not."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from sweeps.core.errors import InputError
 from sweeps.core.files import provenance
 from sweeps.core.files.stores import recorded_store
+from sweeps.evaluation.paired import ComparedModel, read_model
 from sweeps.space import Space
 from sweeps.space.python.saved_space import recorded_space
 from sweeps.study import record_reader
@@ -74,7 +75,20 @@ def read_for_comparison(folder: Path) -> ComparedSweep:
         test=_test_score(summary, study),
         drivers=tuple(_starts(folder)),
         problems=tuple(problems),
+        model=_exported_model(folder, summary, study),
     )
+
+
+def _exported_model(
+    folder: Path, summary: SweepSummary, study: Record | None
+) -> ComparedModel | None:
+    """Return the exported model of a sweep that has ended; None if it cannot be compared."""
+    if summary.result is None or study is None or study.best is None:
+        return None
+    try:
+        return read_model(folder, summary.result.best, study.best.trial.data, study.metric)
+    except (ValueError, KeyError, TypeError):  # a stranger's files can have any values
+        return None
 
 
 def sweep_importance(study: Record | None, space: Space) -> Importance:

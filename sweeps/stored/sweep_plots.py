@@ -38,6 +38,7 @@ def plot(
             figure.
     """
     from sweeps.core.files.folder_lock import is_driven
+    from sweeps.core.files.result_file import read_result
     from sweeps.study import record_reader
     from sweeps.sweep_report import plots, traces
     from sweeps.sweep_report.figures import Figure
@@ -54,7 +55,9 @@ def plot(
     if name:
         name = dimension_of(space, name)
     study = record_reader.read(folder)
-    data = None if study is None else plot_data(study, space, is_driven(folder))
+    data = (
+        None if study is None else plot_data(study, space, is_driven(folder), read_result(folder))
+    )
     if data is None or not data.ranked:
         return Figure(key, key.capitalize(), note=traces.NO_VALUES).to_plotly()
     if not name:

@@ -19,27 +19,14 @@ class TrialChoice:
         trials: Number of trials of the study. With more trials, the choice is made again.
         number: Number of the first trial of the chosen configuration. None while trials are still
             confirmed.
-        values: For each trial that is confirmed, its value in each further training. None for a
-            training that gave no value.
+        values: For each trial that is confirmed, its value in the search and in each further
+            training. None for a training that gave no value.
     """
 
     rule: Literal["mean", "confirmed"]
     trials: int
     number: int | None = None
     values: Mapping[int, tuple[float | None, ...]] = field(default_factory=dict)
-
-    @property
-    def rounds(self) -> int:
-        """Number of further trainings of the trials that were trained most often."""
-        return max(map(len, self.values.values()), default=0)
-
-    def all_values(self, in_search: Mapping[int, float | None]) -> dict[int, list[float | None]]:
-        """Return all values of the confirmed trials.
-
-        Args:
-            in_search: Value of each of these trials in the search, which comes first.
-        """
-        return {number: [in_search[number], *own] for number, own in self.values.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice as a JSON object for the study."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from sweeps.core.trial import Result
+from sweeps.evaluation.paired import ComparedModel
 from sweeps.space import Space
 from sweeps.space.model.settings_texts import SAME_VALID_ROWS, settings_of
 from sweeps.study import ranking
@@ -39,6 +40,7 @@ class ComparedSweep:
         test: Score of the best trial on the test split; None if it is unknown.
         drivers: When the sweep was started and each time resumed, in seconds since the epoch.
         problems: Messages about files of the sweep that cannot be read.
+        model: The exported model; None if there is none, or if it cannot be compared.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ComparedSweep:
     test: float | None = None
     drivers: tuple[float, ...] = ()
     problems: tuple[str, ...] = ()
+    model: ComparedModel | None = None
 
     @property
     def objective(self) -> str | None:

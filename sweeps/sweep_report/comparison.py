@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Result, State
+from sweeps.evaluation.model_scores import Interval
+from sweeps.evaluation.paired import improvement
 from sweeps.study import ranking
 
 from .compared_sweep import (
@@ -60,6 +62,8 @@ class Comparison:
         groups: Positions of the sweeps, grouped so that the values of the sweeps in a group can be
             compared.
         notes: Parts that cannot be compared, with the reason, and other remarks.
+        differences: How much better the exported model of the second sweep is than that of the
+            first, on new rows; see `paired.improvement`.
         results: Rows such as `best` and `seconds`.
         regret: For each budget (see `regret.Moment`), rows with the amount spent and the regret of
             each sweep. The regret is the distance between the best value so far and the best value
@@ -74,6 +78,7 @@ class Comparison:
     sweeps: tuple[ComparedSweep, ...]
     groups: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...]
+    differences: Mapping[tuple[int, int], Interval]
     results: tuple[Row, ...]
     regret: dict[str, tuple[tuple[int, tuple[float | None, ...]], ...]]
     settings: tuple[Row, ...]
@@ -113,6 +118,10 @@ class Comparison:
             ],
             "comparable": [[labels[i] for i in group] for group in self.groups],
             "notes": self.notes,
+            "differences": [
+                {"from": labels[first], "to": labels[second], **asdict(difference)}
+                for (first, second), difference in self.differences.items()
+            ],
             "results": dict(self.results),
             "regret": {
                 budget: [{budget: amount, "regret": values} for amount, values in rows]
@@ -188,6 +197,7 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
         sweeps=tuple(sweeps),
         groups=groups,
         notes=tuple(_notes(sweeps, groups, leaders)),
+        differences=_differences(sweeps, groups),
         results=_results(sweeps, leaders, comparable=any(len(group) > 1 for group in groups)),
         regret={budget: rows for budget, rows in regret.items() if rows},
         settings=settings,
@@ -213,6 +223,23 @@ def _groups(sweeps: Sequence[ComparedSweep]) -> tuple[tuple[int, ...], ...]:
         else:
             groups.append([position])
     return tuple(map(tuple, groups))
+
+
+def _differences(
+    sweeps: Sequence[ComparedSweep], groups: Sequence[Sequence[int]]
+) -> dict[tuple[int, int], Interval]:
+    """Compare the exported model of the first sweep of each group with those of the others."""
+    differences = {}
+    for first, *others in groups:
+        old, record = sweeps[first].model, sweeps[first].record
+        for other in others:
+            new = sweeps[other].model
+            if old is None or new is None or record is None:
+                continue
+            difference = improvement(old, new, record.goal == "minimize")
+            if difference is not None:
+                differences[first, other] = difference
+    return differences
 
 
 def _notes(

@@ -64,7 +64,7 @@ def report(
         summary: Summary of the data; None if there is none.
         ensembles: The ensembles that the sweep has exported.
     """
-    data = plot_data(record, space)
+    data = plot_data(record, space, result=result)
     results = format_results(record, space, result, data, ensembles)
     appendix = format_appendix(space, result, summary)
     figures = plots.all_figures(data, MAX_SLICES)

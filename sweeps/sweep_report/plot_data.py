@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeps.space import Dimension
 from sweeps.space.model.conditions import Key
@@ -18,6 +18,7 @@ from sweeps.study import ranking
 from .importance import Importance, importance_of
 
 if TYPE_CHECKING:
+    from sweeps.core.result import SweepResult
     from sweeps.core.trial import Result
     from sweeps.space import Space
     from sweeps.study.record_reader import Record
@@ -43,6 +44,7 @@ class PlotData:
         parts: If the scheduler counts rows, the number of parts of the train rows
             (`scheduler.max_t`). Each step is a number of parts. None if steps are reports of the
             loop.
+        new_rows: The key `new_rows` of `SweepResult.best`; {} if there is none.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -53,6 +55,7 @@ class PlotData:
     is_driven: bool = False
     now: float = 0.0
     parts: int | None = None
+    new_rows: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
@@ -95,13 +98,16 @@ class PlotData:
         return importance_of(self.dimensions, self.trials, self.rungs, self.minimize)
 
 
-def plot_data(record: Record, space: Space, is_driven: bool = False) -> PlotData:
+def plot_data(
+    record: Record, space: Space, is_driven: bool = False, result: SweepResult | None = None
+) -> PlotData:
     """Return what the figures of a sweep show now.
 
     Args:
         record: The content of the study.
         space: The search space.
         is_driven: True if a process is running the sweep.
+        result: The result of the sweep; None if it has not ended.
     """
     from sweeps.search.plugins import planned_scheduler
     from sweeps.search.schedulers.scheduler import all_rungs
@@ -115,6 +121,7 @@ def plot_data(record: Record, space: Space, is_driven: bool = False) -> PlotData
         is_driven=is_driven,
         now=time.time(),
         parts=space.scheduler.max_t if space.scheduler.counts_rows else None,
+        new_rows=((result and result.best) or {}).get("new_rows", {}),
     )
 
 

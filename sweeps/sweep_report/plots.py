@@ -41,6 +41,7 @@ from .traces import (
     whole_axis,
     workers_of,
 )
+from .winner_plot import winner
 
 if TYPE_CHECKING:
     from sweeps.study.states import TrialState
@@ -307,6 +308,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "cost": cost,
     "pareto": pareto,
     "timeline": timeline,
+    "winner": winner,
 }
 
 
@@ -339,7 +341,8 @@ def all_figures(data: PlotData, slices: int) -> list[Figure]:
     if not data.ranked:
         return []
     figures = [figure(data, "pareto")] if len(data.objectives) > 1 else []
-    figures += [figure(data, key) for key in ("history", "curves", "importance", "parallel")]
+    keys = ("history", "winner", "curves", "importance", "parallel")
+    figures += [figure(data, key) for key in keys]
     figures += [figure(data, "slice", name=d.name) for d in data.sampled[:slices]]
     figures += [figure(data, key) for key in ("cost", "timeline")]
     return [f for f in figures if f.plot or "could not be made" in f.note]

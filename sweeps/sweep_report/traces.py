@@ -33,6 +33,7 @@ MAX_WHOLE_TICKS = 12
 TITLES = {
     "history": "Best so far",
     "curves": "Curves",
+    "winner": "The winner on new rows",
     "pareto": "Pareto front",
     "importance": "Importance",
     "parallel": "Parallel coordinates",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.files.stores import is_address
+from sweeps.core.text.new_rows_text import difference_text
 from sweeps.core.text.shell_text import relative_path
 
 from .terminal_text import format_table
@@ -32,6 +34,10 @@ def format_comparison(comparison: Comparison, width: int) -> str:
     ]
     lines = [f"{label}  {place}" for label, place in zip(comparison.labels, places, strict=True)]
     lines += [f"note: {note}" for note in comparison.notes]
+    lines += [
+        difference_text(comparison.labels[first], comparison.labels[second], asdict(difference))
+        for (first, second), difference in comparison.differences.items()
+    ]
     regret = _regret_rows(comparison)
     about_regret = (
         "the distance between the best value so far and the best value of all comparable sweeps"

@@ -188,7 +188,8 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     metrics = [name.upper() for name in front[0]["values"]]
     for trial in front:
         values = dict(zip(metrics, trial["values"].values(), strict=True))
-        rows.append({"FRONT": trial["trial"], **values, **dict(short_rows(trial))})
+        mark = "?" if trial.get("uncertain") else ""
+        rows.append({"FRONT": f"{trial['trial']}{mark}", **values, **dict(short_rows(trial))})
     head = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[row.get(name, "-") for name in head] for row in rows]
     return format_table(head, cells, UNBOUNDED, right=metrics)

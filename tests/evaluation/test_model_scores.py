@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +13,14 @@ from sweeps.bundle.resampling import units_of
 from sweeps.bundle.valid_scores import ValidScores
 from sweeps.data.splits.valid_rows import ValidRows
 from sweeps.evaluation.model_scores import (
+    DRAWS,
+    ERROR_OF_OPTIMISM,
+    WIDTH,
     ModelScores,
     gain,
     hidden_optimism,
     interval,
+    score_folds,
     score_models,
     similar,
 )
@@ -122,3 +128,39 @@ def test_draws_on_which_a_model_has_no_score_do_not_count() -> None:
     assert np.isfinite(partly.optimism(model, range(6)))
     about = interval(partly, model, 0.0)
     assert np.isfinite([about.low, about.high]).all() and similar(partly, model)
+
+
+@given(st.integers(5, 10), st.integers(1, 5), st.booleans())
+def test_scores_of_folds_are_spread_like_means_of_folds(
+    folds: int, count: int, minimize: bool
+) -> None:
+    values = np.random.default_rng(folds).normal(size=(count, folds))
+    models = score_folds(values, minimize)
+    np.testing.assert_allclose(models.values, values.mean(axis=1))
+    assert models.draws.shape == models.outside.shape == (DRAWS, count)
+    error = values.std(axis=1, ddof=1) / np.sqrt(folds)
+    # Student's quantile for 4 to 9 degrees of freedom is 1.1 to 1.3 times the normal one.
+    ratio = models.draws.std(axis=0) / error
+    assert (ratio > 0.9).all() and (ratio < 1.7).all()
+    about = interval(models, 0, 0.0)
+    assert about.low < models.values[0] < about.high
+
+
+def test_an_average_of_folds_counts_as_better_and_less_certain() -> None:
+    models = score_folds(np.random.default_rng(0).normal(size=(2, 5)), minimize=True)
+    own, folds = interval(models, 0, 0.0), interval(models, 0, 0.0, of_folds=True)
+    assert folds.value < own.value and folds.high - folds.low > own.high - own.low
+    turned = replace(models, minimize=False)
+    assert interval(turned, 0, 0.0, of_folds=True).value > own.value
+
+
+def test_further_values_count_as_much_as_the_value_of_the_search() -> None:
+    models = score_folds(np.random.default_rng(0).normal(size=(2, 5)), minimize=True)
+    own = interval(models, 0, 0.2)
+    further = [own.value + 3, own.value + 6]
+    for overlap, factor in ((1.0, 1.0), (0.0, 1 / np.sqrt(3))):
+        about = interval(models, 0, 0.2, further=further, overlap=overlap)
+        assert about.value == pytest.approx(own.value + 3)
+        error = models.draws[:, 0].std(ddof=1) * factor
+        expected = 2 * WIDTH * np.hypot(error, ERROR_OF_OPTIMISM * 0.2 / 3)
+        assert about.high - about.low == pytest.approx(expected)

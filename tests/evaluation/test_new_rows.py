@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,17 @@ from sweeps.core.text.new_rows_text import (
     new_rows_sentences,
     new_rows_text,
 )
+from sweeps.core.trial import Report, State, format_trial_id
 from sweeps.evaluation import new_rows
+from sweeps.evaluation.cheaper_trial import cheaper_trial
 from sweeps.evaluation.new_rows import describe_new_rows
 from sweeps.search.default_points import default_trials, is_default
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study.events import TrialReported
 from sweeps.terminal.result_text import format_result
 from sweeps.tracking.mlflow import run_contents
 from tests.bundle.ensemble_sweeps import recorded_sweep
+from tests.search.next_trial import next_trial
 
 
 @pytest.fixture
@@ -51,7 +59,7 @@ def test_the_best_trial_has_an_interval_on_new_rows(sweep: Any) -> None:
     value = sweep.store.results()[number].value
     assert facts["low"] < facts["value"] < facts["high"] and facts["value"] >= value
     assert facts["rows"] == len(sweep.labels) and facts["compared"] == 5
-    assert facts["defaults"] == [] and 0 <= facts["similar"] <= 5
+    assert not any("default" in trial for trial in facts["trials"]) and 0 <= facts["similar"] <= 5
     assert described(sweep, number) == facts
 
 
@@ -67,7 +75,8 @@ def test_without_predictions_of_the_best_trial_the_interval_is_unknown(sweep: An
     number = sweep.store.winner()
     (sweep.folder / "trials" / f"{number:04d}" / PREDICTIONS).unlink()
     facts = described(sweep, number)
-    assert facts == {"unknown": f"trial {number:04d} has kept no predictions for valid"}
+    text = f"trial {number:04d} has kept no predictions for valid, and `data.valid` has fewer than "
+    assert facts == {"unknown": f"{text}5 folds"}
 
 
 def test_predictions_with_another_score_than_the_value_are_not_used(sweep: Any) -> None:
@@ -102,11 +111,11 @@ FACTS: dict[str, Any] = {
     "low": 0.1092,
     "high": 0.1583,
     "rows": 500,
-    "defaults": [
-        {"trial": "0000", "trainer": "", "value": 0.021, "low": 0.004, "high": 0.038},
-        {"trial": "0001", "trainer": "trees", "value": -0.021, "low": -0.04, "high": -0.003},
-        {"trial": "0002", "trainer": "linear", "value": 0.001, "low": -0.04, "high": 0.05},
-        {"trial": "0003", "trainer": "best"},
+    "trials": [
+        {"trial": "0000", "default": "", "value": 0.021, "low": 0.004, "high": 0.038},
+        {"trial": "0001", "default": "trees", "value": -0.021, "low": -0.04, "high": -0.003},
+        {"trial": "0002", "default": "linear", "value": 0.001, "low": -0.04, "high": 0.05},
+        {"trial": "0003", "default": "best"},
     ],
     "similar": 6,
     "compared": 19,
@@ -174,3 +183,46 @@ def test_the_texts_say_what_is_known() -> None:
 def test_intervals_have_two_digits_that_count(value: float, half: float, text: str) -> None:
     interval = {"value": value, "low": value - half, "high": value + half}
     assert interval_text(interval) == text
+
+
+def test_a_faster_trial_that_is_as_good_is_named(sweep: Any) -> None:
+    trials = read_trial_predictions(sweep.store)
+    assert trials is not None
+    numbers = list(trials.models)
+    seconds = dict(zip(numbers, (1.0, 0.9, 0.5, 0.25, math.nan, 2.0), strict=True))
+    trials.models.update({n: replace(trials.models[n], seconds=s) for n, s in seconds.items()})
+    best, others = numbers[0], numbers[1:]
+    facts = cheaper_trial(sweep.store, trials, others, [best])
+    assert facts is not None and facts["trial"] == format_trial_id(numbers[3])
+    assert facts["speedup"] == 4 and facts["rows_per_second"] == len(sweep.labels) / 0.25
+    assert facts["bytes"] > 0 and facts["command"].endswith(f"--trial {facts['trial']}")
+    line = comparison_lines({"cheaper": facts})[0]
+    assert "predicts 4.0 times as fast" in line and line.endswith(f"{facts['command']}`")
+    assert cheaper_trial(sweep.store, trials, [numbers[1]], [best]) is None, "hardly faster"
+    assert cheaper_trial(sweep.store, trials, [numbers[5]], [best]) is None, "slower"
+    shutil.rmtree(sweep.folder / "trials" / facts["trial"])
+    facts = cheaper_trial(sweep.store, trials, others, [best])
+    assert facts is not None and facts["trial"] == format_trial_id(numbers[2])
+
+
+def test_folds_give_an_interval_without_predictions(make_space: Any, tmp_path: Path) -> None:
+    body = "params: {x: {uniform: [0.0, 1.0]}}"
+    space = make_space(body, scheduler="{name: none}", max_trials=9)
+    valid = replace(space.data.valid, kind="folds", folds=5)
+    folds = replace(space, data=replace(space.data, valid=valid))
+    loop = SearchLoop.open(tmp_path, folds)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        trial = next_trial(loop)
+        means = np.cumsum(rng.normal(size=5) + 3) / np.arange(1, 6)
+        reports = tuple(Report(i, {"loss": float(m)}, 1.0) for i, m in enumerate(means, 1))
+        loop.store.append(TrialReported(1.0, trial.number, reports, seconds=0.0))
+        loop.store.end(trial.number, State.COMPLETE)
+    number = loop.store.winner()
+    assert number is not None
+    facts = describe_new_rows(loop.store, None, number)
+    assert facts["folds"] == 5 and facts["low"] < facts["value"] < facts["high"]
+    assert facts["compared"] == 5 and "rows" not in facts
+    fewer = replace(space, data=replace(space.data, valid=replace(valid, folds=4)))
+    loop.store.space = fewer
+    assert "fewer than 5 folds" in describe_new_rows(loop.store, None, number)["unknown"]

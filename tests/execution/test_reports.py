@@ -18,6 +18,7 @@ import ray
 from sweeps.core.loop_context import Current, set_current
 from sweeps.core.text.secrets import remember
 from sweeps.core.trial import Report, State
+from sweeps.data.splits.refit_rows import RefitRows
 from sweeps.execution.worker.metric_values import MOST_QUOTED, flatten, numbers_in, quote
 from sweeps.execution.worker.training_loop import _report_result
 from sweeps.study.events import TrialReported
@@ -112,6 +113,23 @@ def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(
     finally:
         driving.close()
     assert pids[0] == pids[1]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+def test_a_trial_that_is_trained_again_has_no_old_update(clean_ray: Any, tmp_path: Path) -> None:
+    with Driving(job("tests.execution.loops:three_steps", "none"), tmp_path) as driving:
+        t = trial(0, {}, 1, "none")
+        driving.start(t)
+        while driving.update(t).end is None:
+            pass
+        rows = RefitRows(("train",), str(tmp_path))
+        ray.get(driving.pool.prepare_refit.remote({}, rows), timeout=60)
+        # Ray keeps no order among calls: the driver may ask before the trial has started again.
+        early = driving.pool.step.remote(t.id)
+        assert not ray.wait([early], timeout=0.5)[0]
+        driving.start(t)
+        assert ray.get(early, timeout=60)["update"].events
 
 
 @pytest.fixture(

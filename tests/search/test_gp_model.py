@@ -16,9 +16,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState, create_trial
 
 from sweeps.core.trial import Report, State, Trial
-from sweeps.search.final_means import final_means
 from sweeps.search.samplers import gp_observations
 from sweeps.search.samplers.gaussian_process import NONE, VAGUE
+from sweeps.search.samplers.gp_model import GpModel
+from sweeps.search.samplers.sampler import SamplerContext
 from sweeps.search.samplers.trial_groups import FULL, History, Rank
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import Repeats
@@ -267,6 +268,11 @@ def test_the_fidelity_of_a_level_is_the_logarithm_of_its_step() -> None:
     assert all(a < b for a, b in itertools.pairwise(gp_observations.fidelity(levels, 1, 27)))
 
 
+def final_means(loop: SearchLoop, variance: float) -> dict[int, float]:
+    model = GpModel(SamplerContext(loop.space), 1, deterministic_objective=False)
+    return model.final_means(loop.store.study, variance)
+
+
 def test_the_mean_of_an_ended_sweep_smooths_noise_and_keeps_clear_values(
     make_space: Any, tmp_path: Path
 ) -> None:
@@ -281,12 +287,12 @@ def test_the_mean_of_an_ended_sweep_smooths_noise_and_keeps_clear_values(
     trials = run(loop, 40, lambda params: {"loss": value(params) + noise[next(count)]})
     true = {trial.number: value(trial.params) for trial in trials}
     values = {number: result.value for number, result in loop.store.results().items()}
-    means = final_means(loop.store, variance=0.04)
+    means = final_means(loop, variance=0.04)
     assert means.keys() == values.keys()
     smooth = np.corrcoef([means[n] for n in true], list(true.values()))[0, 1]
     noisy = np.corrcoef([values[n] or 0.0 for n in true], list(true.values()))[0, 1]
     assert smooth > noisy + 0.2
-    exact = final_means(loop.store, variance=0.0)
+    exact = final_means(loop, variance=0.0)
     assert min(exact, key=exact.__getitem__) == loop.store.winner()
 
 
@@ -296,12 +302,12 @@ def test_equal_values_or_no_dimensions_have_no_means(make_space: Any, tmp_path: 
         space = make_space(body, algorithm="random", scheduler=NO_STOPS, max_trials=1)
         loop = SearchLoop.open(tmp_path / folder, space)
         run(loop, 1, lambda params: {"loss": 1.0})
-        assert final_means(loop.store, variance=0.1) == {}
+        assert final_means(loop, variance=0.1) == {}
 
 
 def test_means_exist_for_conditional_dimensions(make_space: Any, tmp_path: Path) -> None:
     space = make_space(CONDITIONS, algorithm="random", scheduler=NO_STOPS, max_trials=25)
     loop = SearchLoop.open(tmp_path, space)
     run(loop, 25, conditional)
-    means = final_means(loop.store, variance=1e-6)
+    means = final_means(loop, variance=1e-6)
     assert len(means) == 25 and min(means, key=means.__getitem__) == loop.store.winner()

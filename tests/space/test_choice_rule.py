@@ -23,22 +23,17 @@ BY_TIME = dataclasses.replace(HALF, kind="time", column="day")
         ({}, "confirmed"),
         ({"bundle": BundleKeys(ensemble=8)}, "best"),
         ({"repeats": Repeats(3)}, "best"),
-        ({"perturbs": True}, "best"),
         ({"data": spec(valid=BY_TIME)}, "best"),
         ({"data": spec(ingest="stream")}, "best"),
         ({"objectives": (dataclasses.replace(ONE, choose="mean"),)}, "mean"),
-        ({"objectives": (OTHER, OTHER)}, "best"),
+        ({"objectives": (ONE, OTHER)}, "best"),
     ],
 )
-def test_auto_is_what_was_measured(changed: dict[str, Any], rule: str) -> None:
-    usual = {
-        "objectives": (ONE,),
-        "data": spec(),
-        "repeats": Repeats(),
-        "bundle": BundleKeys(),
-        "perturbs": False,
-    }
-    assert choice_rule(**{**usual, **changed}) == rule
+def test_auto_is_what_was_measured(changed: dict[str, Any], rule: str, space: Any) -> None:
+    usual = {"objectives": (ONE,), "data": spec(), "repeats": Repeats(), "bundle": BundleKeys()}
+    own = dataclasses.replace(space("params: {eta: 0.1}"), **{**usual, **changed})
+    assert choice_rule(own, perturbs=False) == rule
+    assert choice_rule(own, perturbs=True) == ("mean" if rule == "mean" else "best")
 
 
 def test_a_mean_needs_a_known_noise() -> None:

@@ -154,4 +154,12 @@ def marked_data(folder: Path, count: int = 40, metrics: int = 1) -> PlotData:
         began=1_000_000.0,
         ended=1_000_000.0,
     )
-    return PlotData(space.dimensions, objectives, RUNGS, tuple(states), front=(1, 2))
+    gains = [{"trial": MARKUP, "value": 0.1, "low": 0.0, "high": 0.2}]
+    return PlotData(
+        space.dimensions,
+        objectives,
+        RUNGS,
+        tuple(states),
+        front=(1, 2),
+        new_rows={"trials": gains},
+    )

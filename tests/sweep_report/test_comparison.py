@@ -5,9 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from sweeps.bundle.trial_predictions import TrialPredictions
+from sweeps.bundle.valid_scores import ValidScores
 from sweeps.core.trial import State
+from sweeps.data.prepared_store import DatasetInfo
+from sweeps.data.splits.valid_rows import ValidRows
+from sweeps.evaluation.paired import ComparedModel
 from sweeps.space import Space, load
 from sweeps.space.sections.search_models import Objective, Repeats
 from sweeps.study.objectives import Objectives
@@ -15,7 +22,7 @@ from sweeps.study.record_reader import Record
 from sweeps.sweep_report.compared_sweep import ComparedSweep
 from sweeps.sweep_report.comparison import Comparison, compare
 from sweeps.sweep_report.importance import Importance
-from sweeps.terminal.comparison_text import best_sweeps
+from sweeps.terminal.comparison_text import best_sweeps, format_comparison
 from tests.sweep_report.test_regret import MINIMIZE, trial
 
 SPACE = """\
@@ -219,3 +226,29 @@ def test_the_page_and_the_json_have_every_sweep(tmp_path: Path) -> None:
         "c|d",
     ]
     assert shown["regret"]["trials"][0]["trials"] == 1
+
+
+def compared_model(value: float, error: float) -> ComparedModel:
+    """Return a regression's model, whose predictions are off by about `error`."""
+    rng = np.random.default_rng(int(100 * error))
+    labels = np.linspace(0, 1, 200)
+    valid = ValidRows(np.zeros(200, np.uint64), labels, np.zeros(200, int))
+    predictions = labels + error * rng.normal(size=200)
+    info = DatasetInfo("y", "regression", None, ("x",), "", {"train": 700}, pd.DataFrame())
+    trials = TrialPredictions(info, valid, ValidScores("rmse", "regression", valid), {})
+    return ComparedModel(trials, predictions, value)
+
+
+def test_exported_models_of_comparable_sweeps_are_compared(tmp_path: Path) -> None:
+    the_space = space(tmp_path)
+    a = sweep("a", the_space, 0.5, model=compared_model(0.51, 0.5))
+    b = sweep("b", the_space, 0.1, model=compared_model(0.11, 0.1))
+    c = sweep("c", the_space, 0.2)
+    other = sweep("d", the_space, 0.2, data="other", model=compared_model(0.2, 0.2))
+    comparison = compare([a, b, c, other])
+    assert list(comparison.differences) == [(0, 1)]
+    difference = comparison.differences[0, 1]
+    assert difference.value == pytest.approx(0.4) and difference.low > 0.3
+    (row,) = json.loads(json.dumps(comparison.to_json()))["differences"]
+    assert (row["from"], row["to"]) == ("A", "B") and row["value"] == pytest.approx(0.4)
+    assert "B is better than A on new rows by 0.4" in format_comparison(comparison, 120)

@@ -323,3 +323,21 @@ def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped() -> None:
         and figure.layout.xaxis.visible is False
         and figure.layout.height == 60 + 3 * 18
     )
+
+
+def test_the_winner_is_drawn_beside_other_trials_and_the_default(space: Any) -> None:
+    gains = [
+        {"trial": "0002", "value": 0.1, "low": -0.1, "high": 0.3},
+        {"trial": "0000", "default": "", "value": 0.5, "low": 0.2, "high": 0.8},
+        {"trial": "0001", "default": "trees"},  # the exported model
+    ]
+    data = data_of(space, trials(space, 3), new_rows={"trials": gains})
+    figure = plots.figure(data, "winner")
+    (points,) = figure.plot["data"]
+    assert points["y"] == ["0002", "0000 (default)"] and points["customdata"] == ["0002", "0000"]
+    assert points["x"] == [0.1, 0.5] and points["error_x"]["array"][0] == pytest.approx(0.2)
+    assert "winner" in [f.key for f in plots.all_figures(data, 0)]
+    unknown = data_of(space, trials(space, 3), new_rows={"unknown": "valid has 9 rows"})
+    figure = plots.figure(unknown, "winner")
+    assert not figure.plot and figure.note == "There is nothing to draw: valid has 9 rows."
+    assert "winner" not in [f.key for f in plots.all_figures(unknown, 0)]

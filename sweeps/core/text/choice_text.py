@@ -1,7 +1,7 @@
 """Text about the choice of the exported trial."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from .texts import count_noun
@@ -14,27 +14,21 @@ def choice_text(trial: str, choice: Mapping[str, Any]) -> str:
         trial: Id of the chosen trial.
         choice: The key `choice` of `SweepResult.best`.
     """
-    best = choice["best"]
-    is_best = best["trial"] == trial
-    if choice["rule"] == "mean":
-        if is_best:
-            return "it has the best value, and the best mean of a model of all trials"
-        text = "chosen by the mean of a model of all trials"
-        return f"{text}; trial {best['trial']} has the best value, {best['value']:.6g}"
-    values = choice["values"]
-    further = values[trial]
-    rounds = count_noun(len(further), "further training")
-    text = f"confirmed among {count_noun(len(values), 'trial')} in {rounds}"
-    if further:
-        text += f", with a mean of {_mean(further):.6g}"
-    if is_best:
-        return text
-    text += f"; trial {best['trial']} has the best value in the search, {best['value']:.6g}"
-    others = values[best["trial"]]
-    if others and None not in others:
-        text += f", and a mean of {_mean(others):.6g}"
-    return text
+    best, values = choice["best"], choice["values"]
+    text = "chosen by the mean of a model of all trials"
+    if values:
+        rounds = count_noun(len(values[trial]) - 1, "further training")
+        text = f"confirmed among {count_noun(len(values), 'trial')} in {rounds}"
+        text += _mean(", with", values[trial])
+    if best == trial:
+        return f"{text}; it has the best value, too"
+    text += f"; trial {best} has the best value in the search, {choice['best_value']:.6g}"
+    return text + _mean(", and", values.get(best, ()))
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
+def _mean(text: str, values: Sequence[float | None]) -> str:
+    """Return a text about the mean of further trainings, if all of them have a value."""
+    known = [value for value in values[1:] if value is not None]
+    if not known or len(known) < len(values) - 1:
+        return ""
+    return f"{text} a mean of {fmean(known):.6g} in them"

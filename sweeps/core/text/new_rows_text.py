@@ -4,10 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from .shell_text import shell_command
 from .texts import count_noun
-
-# Keys of the interval of a loss, and those of the gain from which it is computed
-SWAPPED = {"value": "value", "low": "high", "high": "low"}
 
 
 def new_rows_text(facts: Mapping[str, Any]) -> str:
@@ -28,26 +26,55 @@ def comparison_lines(facts: Mapping[str, Any]) -> list[str]:
         facts: The key `new_rows` of `SweepResult.best`.
     """
     lines = []
-    for default in facts.get("defaults", ()):
-        name = f"the default of {default['trainer']}" if default["trainer"] else "the default"
+    for default in facts.get("trials", ()):
+        if "default" not in default:
+            continue
+        name = f"the default of {default['default']}" if default["default"] else "the default"
         if "value" not in default:
             lines.append(f"tuning did not beat {name}, which is the best trial")
         elif default["low"] > 0:
             lines.append(f"better than {name} by {interval_text(default)}")
         else:
-            better = default
-            comparison = "better"
+            comparison = f"better by {interval_text(default)}"
             if default["value"] < 0:
-                better = {key: -default[of] for key, of in SWAPPED.items()}
-                comparison = "worse"
+                comparison = f"worse by {interval_text(_loss(default))}"
             fact = "tuning did not beat" if default["high"] < 0 else "cannot be told from"
-            lines.append(f"{fact} {name}: {comparison} by {interval_text(better)}")
+            lines.append(f"{fact} {name}: {comparison}")
     similar = facts.get("similar", 0)
     if similar:
         lines.append(
             f"{similar} of {count_noun(facts['compared'], 'other trial')} cannot be told from it"
         )
+    if (cheaper := facts.get("cheaper")) is not None:
+        speed = float(f"{cheaper['rows_per_second']:.2g}")
+        lines.append(
+            f"trial {cheaper['trial']} is one of them, and predicts {cheaper['speedup']:.1f} times "
+            f"as fast ({speed:,.0f} rows a second; {cheaper['bytes'] / 1e3:,.0f} kB; trained in "
+            f"{cheaper['seconds']:.1f} s): `{shell_command('sweeps')} {cheaper['command']}`"
+        )
     return lines
+
+
+def difference_text(old: str, new: str, difference: Mapping[str, float]) -> str:
+    """Return a text such as `B is better than A on new rows by 0.008 (90%: 0.002 to 0.014)`.
+
+    Args:
+        old: Name of the first model.
+        new: Name of the second model.
+        difference: Interval of how much better the second model is.
+    """
+    better, worse, gain = new, old, difference
+    if difference["value"] < 0:
+        better, worse, gain = old, new, _loss(difference)
+    if gain["low"] > 0:
+        return f"{better} is better than {worse} on new rows by {interval_text(gain)}"
+    text = f"no difference between {old} and {new} can be shown on new rows"
+    return f"{text}: {better} is better by {interval_text(gain)}"
+
+
+def _loss(gain: Mapping[str, float]) -> dict[str, float]:
+    """Return the interval of a loss, given that of a gain."""
+    return {"value": -gain["value"], "low": -gain["high"], "high": -gain["low"]}
 
 
 def new_rows_sentences(facts: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from . import split
 from .folds import assign_folds
-from .split_tables import Splits
+from .split_tables import Splits, class_codes
 
 if TYPE_CHECKING:
     from sweeps.space import Split
@@ -26,7 +26,7 @@ def redivide(splits: Splits, rule: Split, seed: int, number: int) -> Splits:
         number: Number of the division, at least 1.
     """
     if rule.kind == "folds":
-        codes = _class_codes(splits, splits.train)
+        codes = class_codes(splits.train, splits.label, splits.classes)
         # scikit-learn takes one number as a seed.
         folds_seed = int(np.random.default_rng([abs(int(seed)), number]).integers(2**32))
         folds = assign_folds(rule, splits.train.num_rows, None, codes, folds_seed)
@@ -34,16 +34,7 @@ def redivide(splits: Splits, rule: Split, seed: int, number: int) -> Splits:
         return replace(splits, folds=folds, valid=valid, valid_groups=None, valid_times=None)
     rows = pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)])
     rng = np.random.default_rng([abs(int(seed)), split.VALID, number])
-    chosen = split.sample_rows(
-        rows.num_rows, splits.valid.num_rows, rng, _class_codes(splits, rows)
-    )
-    return replace(
-        splits, train=rows.filter(pa.array(~chosen)), valid=rows.filter(pa.array(chosen))
-    )
-
-
-def _class_codes(splits: Splits, rows: pa.Table) -> np.ndarray | None:
-    """Return the class of each row; None if there are no classes."""
-    if not isinstance(splits.label, str) or splits.classes is None:
-        return None
-    return np.asarray(rows.column(splits.label).to_numpy())
+    codes = class_codes(rows, splits.label, splits.classes)
+    chosen = split.sample_rows(rows.num_rows, splits.valid.num_rows, rng, codes)
+    train, valid = rows.filter(pa.array(~chosen)), rows.filter(pa.array(chosen))
+    return replace(splits, train=train, valid=valid)

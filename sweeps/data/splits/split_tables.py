@@ -130,6 +130,14 @@ def add_to_train(splits: Splits, names: Sequence[str]) -> Splits:
     return replace(splits, train=train, folds=())
 
 
+def class_codes(rows: pa.Table, label: Label | None, classes: Classes | None) -> np.ndarray | None:
+    """Return the class of each row; None if there are no classes."""
+    if not isinstance(label, str) or classes is None:
+        return None
+    codes: np.ndarray = rows.column(label).to_numpy()
+    return codes
+
+
 def subsample(
     train: pa.Table, label: Label | None, classes: Classes | None, share: float, seed: int
 ) -> pa.Table:
@@ -151,10 +159,9 @@ def subsample(
     n = train.num_rows
     if share >= 1:
         return train
-    strata = None
+    strata = class_codes(train, label, classes)
     size = split.rows_in_fraction(n, share)
-    if isinstance(label, str) and classes is not None:
-        strata = train.column(label).to_numpy()
+    if strata is not None:
         size = max(size, len(np.unique(strata)))
     rng = np.random.default_rng([abs(int(seed)), split.TRAIN])
     if GROUP_COLUMN in train.column_names:  # groups are kept whole

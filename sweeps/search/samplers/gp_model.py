@@ -17,10 +17,12 @@ candidates, `acquisition` scores them.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from optuna import Study
 from optuna.trial import FrozenTrial
 
 from sweeps.space.model.conditions import Key
@@ -197,35 +199,34 @@ class GpModel:
             bounds.append(Bound(process, limit.threshold))
         return Surrogate(objectives, bounds, self._at_full)
 
-    def final_means(self, history: History, variance: float | None) -> dict[int, float]:
+    def final_means(self, study: Study, variance: float) -> dict[int, float]:
         """Return the posterior mean of the objective at the complete configurations.
 
         Smaller is better. Only the best `MOST` feasible configurations are modeled. The mean is
         less noisy than the value, because similar configurations have similar scores.
 
         Args:
-            history: History of a sweep with one objective.
-            variance: Variance of the noise of a value. None to estimate it from repeats.
+            study: A study with one objective.
+            variance: Variance of the noise of a configuration's value.
 
         Returns:
             The means by the number of the configuration's first trial; {} if fewer than two
-            distinct values are known.
+            distinct values are known, or if nothing is tuned.
         """
-        from .posterior_means import posterior_means
+        from .gaussian_process import LEAST_NOISE, Noise, Process
 
+        history = History(repeats=self.space.repeats)
+        history.refresh(study)
         ranks = [rank for cell in history.levels[FULL].values() for rank in cell]
         ranks = sorted(rank for rank in ranks if not rank.violation)[:MOST]
-        if len(ranks) < 2:
+        values, factor = scaled(np.array([rank.values[0] for rank in ranks]))
+        if not factor or not self.axes.names:
             return {}
-        values = np.array([rank.values[0] for rank in ranks])
+        noise = Noise(math.log(min(max(variance * factor**2, LEAST_NOISE), 1.0)), 0.0)
         inputs = self._at_full(self._places([history.known[rank.number] for rank in ranks]))
-        freedom, (estimate,) = history.noise()
-        share = share_of_noise(self.space.repeats)
-        means = posterior_means(
-            inputs, values, self._categorical, variance, (freedom, estimate), share
-        )
-        if means is None:
-            return {}
+        process = Process(inputs, values, self._categorical, noise=noise)
+        process.condition(process.fit(process.start))
+        means = process.predict(inputs)[0]
         return {rank.number: float(mean) for rank, mean in zip(ranks, means, strict=True)}
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:

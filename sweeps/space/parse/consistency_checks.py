@@ -8,7 +8,6 @@ from sweeps.core.resources import Shape, jax_connects
 from sweeps.core.text.texts import count_noun
 from sweeps.space.model.templates import Sections, params_of, walk
 from sweeps.space.sections.built_in_trainers import trainer_definitions
-from sweeps.space.sections.choice_rule import choice_problem
 from sweeps.space.sections.data_models import DataSpec
 from sweeps.space.sections.ingest_checks import row_obstacles, stream_obstacles
 from sweeps.space.sections.search_sections import SearchSections, perturbs
@@ -133,6 +132,8 @@ class ConsistencyChecks:
         sections = self.search_sections
         if data is None or all(each.choose == "best" for each in sections.objectives):
             return
+        from sweeps.space.sections.choice_rule import choice_problem  # for few files
+
         problem = choice_problem(
             sections.objectives, data, sections.repeats, perturbs(sections.scheduler)
         )

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweeps.space.model.space_model import Space
+
     from .data_models import DataSpec
-    from .search_models import BundleKeys, Objective, Repeats
+    from .search_models import Objective, Repeats
 
 Rule = Literal["best", "mean", "confirmed"]
 
@@ -47,13 +49,7 @@ def choice_problem(
     return None
 
 
-def choice_rule(
-    objectives: Sequence[Objective],
-    data: DataSpec,
-    repeats: Repeats,
-    bundle: BundleKeys,
-    perturbs: bool,
-) -> Rule:
+def choice_rule(space: Space, perturbs: bool) -> Rule:
     """Return the rule by which a sweep chooses. `auto` becomes what `reports/honesty.md` shows.
 
     An average of models is better than any trial that could be chosen, and needs no time. Without
@@ -61,17 +57,15 @@ def choice_rule(
     than the best value on the tables that judge.
 
     Args:
-        objectives: The objectives.
-        data: The section `data`.
-        repeats: The section `repeats`.
-        bundle: The section `bundle`.
+        space: The search space.
         perturbs: True if the scheduler changes the parameters of running trials.
     """
-    rule = objectives[0].choose
+    rule = space.objective.choose
     if rule != "auto":
         return rule
-    can_confirm = len(objectives) == 1 and repeats.count == 1 and not perturbs
-    return "confirmed" if can_confirm and bundle.ensemble == 1 and data.can_redivide else "best"
+    has_one_value = len(space.objectives) == space.repeats.count == 1 and not perturbs
+    can_confirm = has_one_value and space.bundle.ensemble == 1 and space.data.can_redivide
+    return "confirmed" if can_confirm else "best"
 
 
 def _noise_is_known(objectives: Sequence[Objective], data: DataSpec, repeats: Repeats) -> bool:

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,12 +106,15 @@ class RegisteredModel:
         alias: Alias for the new version; None for none. If another version has the alias,
             `should_move_alias` decides whether the alias moves.
         force: True to move the alias without a comparison.
+        decide: Function that is called in place of `should_move_alias`, with the bundle's place and
+            the sweep's folder of the version that has the alias.
     """
 
     uri: str
     name: str
     alias: str | None = None
     force: bool = False
+    decide: Callable[[str, str], tuple[bool, str]] | None = None
 
 
 def register(
@@ -224,8 +227,14 @@ def _move_alias(
     if current is not None:
         if str(current) == version:
             return f"alias {alias} already refers to version {version}"
-        old = score_of(client.get_model_version(model.name, current).tags)
-        moves, reason = should_move_alias(old, score_of(tags), model.force)
+        champion = client.get_model_version(model.name, current)
+        if model.decide is None or model.force:
+            moves, reason = should_move_alias(score_of(champion.tags), score_of(tags), model.force)
+        else:
+            run = client.get_run(str(champion.run_id))
+            sweep = client.get_run(run.data.tags.get("mlflow.parentRunId", run.info.run_id))
+            folder = sweep.data.tags.get("sweeps.dir", "")
+            moves, reason = model.decide(str(champion.source), folder)
         if not moves:
             stays = f"alias {alias} stays at version {current}: {reason}"
             return f"{stays}; to move the alias anyway, use --force"
