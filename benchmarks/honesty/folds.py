@@ -44,6 +44,7 @@ class FoldSweep:
         valid: The rows of valid, one fold after the other.
         scores: Scores predictions for them.
         predictions: Predictions of the best trials, the best first.
+        fold_values: Their scores in each fold, shape (trials, folds).
         new_rows: Number of new rows.
         new_average: Score of the average of the folds' models of the best trial on new rows.
         new_refit: Score of the best trial's model of all rows on new rows.
@@ -54,6 +55,7 @@ class FoldSweep:
     valid: ValidRows
     scores: ValidScores
     predictions: list[np.ndarray]
+    fold_values: np.ndarray
     new_rows: int
     new_average: float
     new_refit: float
@@ -76,12 +78,15 @@ def simulate_folds(pool: FoldPool, sample: int, metric: str, rng: np.random.Gene
     predictions = [pool.valid[sample][number][order].astype(float) for number in drawn]
     ranked = np.argsort([sign * scores.score(each) for each in predictions])
     best = drawn[ranked[0]]
+    rows = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+    kept = [predictions[place] for place in ranked[:KEPT]]
     return FoldSweep(
         metric,
         trials,
         valid,
         scores,
-        [predictions[place] for place in ranked[:KEPT]],
+        kept,
+        np.array([[scores.score(each[own], own) for own in rows] for each in kept]),
         len(new_labels),
         score_of(metric, pool.task, new_labels, pool.average[sample][best].astype(float)),
         score_of(metric, pool.task, new_labels, pool.refit[sample][best].astype(float)),

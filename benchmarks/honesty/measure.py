@@ -24,24 +24,27 @@ from sweeps.evaluation.model_scores import (
     gain,
     hidden_optimism,
     interval,
+    score_folds,
     score_models,
 )
 from sweeps.evaluation.racing import CANDIDATES, ROUNDS, still_racing
 from sweeps.evaluation.value_noise import noise_of_draws
-from sweeps.search.samplers.posterior_means import posterior_means
+from sweeps.search.samplers.gaussian_process import LEAST_NOISE, Noise, Process
+from sweeps.search.samplers.gp_observations import scaled
 
 # The trials whose predictions are kept, as `checkpoints.predictions` says by default.
 KEPT = 20
 MEMBERS = 8
 LEAST_OF_CLASS = 5
 SWEEPS_OF_SAMPLE = 3
+VALID_SHARE = 0.2  # the share of the rows of valid in those of train and valid
 Facts = dict[str, float | str | bool]
 # What is measured, and not in the report
 UNUSED = {
     f"{name}_{fact}"
-    for name in ("average", "gain", "mean", "confirmed", "folds", "refit")
+    for name in ("average", "gain", "mean", "confirmed", "folds", "refit", "values")
     for fact in ("above", "width", "bias")
-    if not (name in ("folds", "refit") and fact != "width")
+    if not (name in ("folds", "refit", "values") and fact != "width")
 }
 
 
@@ -118,7 +121,9 @@ def _measure(sweep: Sweep, setting: Setting, task: str) -> Facts:
         facts[f"{rule}_new"] = float(sweep.new[place])
         if place < len(best):
             own = models.optimism(place, best) + hidden
-            facts |= _covers(rule, models, place, own, float(sweep.new[place]), share)
+            further = sweep.further[place] if rule == "confirmed" else ()
+            truth = float(sweep.new[place])
+            facts |= _covers(rule, models, place, own, truth, share, further=further)
     default = places.index(defaults[0]) if defaults else 0
     if default:
         amount = gain(models, 0, default, optimism)
@@ -147,6 +152,19 @@ def _choices(sweep: Sweep, models: ModelScores, minimize: bool) -> dict[str, int
     return {"mean": 0 if means is None else int(means.argmin()), "confirmed": left[0]}
 
 
+def posterior_means(
+    x: np.ndarray, y: np.ndarray, categorical: np.ndarray, variance: float
+) -> np.ndarray | None:
+    """Return the means of the process of `GpModel.final_means` at its observations."""
+    y, factor = scaled(y)
+    if not factor:
+        return None
+    noise = Noise(float(np.log(np.clip(variance * factor**2, LEAST_NOISE, 1.0))), 0.0)
+    process = Process(x, y, categorical, noise=noise)
+    process.condition(process.fit(process.start))
+    return process.predict(x)[0]
+
+
 def _measure_folds(sweep: FoldSweep, task: str) -> Facts:
     """Measure one sweep in folds; see `_measure`."""
     minimize = metrics.usual_goal(sweep.metric) == "minimize"
@@ -159,6 +177,10 @@ def _measure_folds(sweep: FoldSweep, task: str) -> Facts:
     facts: Facts = {"metric": sweep.metric, "folds": True, "trials": sweep.trials}
     for name, truth in (("folds", sweep.new_average), ("refit", sweep.new_refit)):
         facts |= _covers(name, models, 0, optimism, truth, share, of_folds=True)
+    # Without predictions, only the values of the folds are known.
+    models = score_folds(sweep.fold_values, minimize)
+    optimism = models.optimism(0, best) + hidden_optimism(models, 0, best, sweep.trials)
+    facts |= _covers("values", models, 0, optimism, sweep.new_average, share, of_folds=True)
     return facts
 
 
@@ -171,6 +193,7 @@ def _covers(
     share: float,
     *,
     of_folds: bool = False,
+    further: Sequence[float] = (),
 ) -> Facts:
     """Return whether the interval of a model has its score on the new rows.
 
@@ -178,7 +201,8 @@ def _covers(
     """
     error = float(np.nanstd(models.draws[:, model], ddof=1)) * share
     sign = 1 if models.minimize else -1
-    return _compare(name, interval(models, model, optimism, of_folds), truth, error, sign)
+    about = interval(models, model, optimism, of_folds, further, VALID_SHARE)
+    return _compare(name, about, truth, error, sign)
 
 
 def _compare(name: str, about: Interval, truth: float, error: float, sign: int) -> Facts:

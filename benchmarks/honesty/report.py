@@ -12,6 +12,7 @@ from benchmarks.honesty.pools import DEVELOPMENT
 from benchmarks.search_quality.report import section
 
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
+BEGIN_REAL, END_REAL = "<!-- real sweeps -->", "<!-- end of the real sweeps -->"
 # The rules of `objective.choose`, and the average of eight, by their keys in the results
 CHOICES = {
     "best": "new",
@@ -27,6 +28,34 @@ def write(results: Path, page: Path) -> None:
     """Write the tables of the page."""
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     section(page, BEGIN, END, render(rows) + "\n")
+
+
+def write_real(results: Path, page: Path) -> None:
+    """Write the table of the real sweeps."""
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    known = [row for row in rows if row["value"] is not None]
+    inside = sum(row["low"] <= row["new"] <= row["high"] for row in known)
+    worse = sum(row["new"] > row["high"] for row in known)
+    optimistic = sum(row["new"] > row["printed"] for row in known)
+    beaten = [row for row in known if (row["default_low"] or 0) > 0]
+    text = (
+        f"Of {len(rows)} sweeps, {len(known)} have an interval. It has the score on new rows in "
+        f"{inside}, and in {worse} the model is worse. In {optimistic} the model is worse than the "
+        f"value on valid. {len(beaten)} sweeps say that tuning beats the default."
+    )
+    head = ["table", "trials", "on valid", "on new rows about", "90%", "score on 10,000 new rows"]
+    lines = [
+        [
+            row["table"],
+            str(row["trials"]),
+            f"{row['printed']:.4g}",
+            f"{row['value']:.4g}",
+            f"{row['low']:.4g} to {row['high']:.4g}",
+            f"{row['new']:.4g}" + ("" if row["low"] <= row["new"] <= row["high"] else " (outside)"),
+        ]
+        for row in known
+    ]
+    section(page, BEGIN_REAL, END_REAL, f"{text}\n\n{_markdown(head, lines)}\n")
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -124,12 +153,12 @@ def claims(rows: Sequence[Row]) -> str:
 def of_folds(rows: Sequence[Row]) -> str:
     """Return the table of the intervals after a cross-validation."""
     head = ["sweeps", "number"]
-    for name in ("average of the folds", "model of all rows"):
+    for name in ("average of the folds", "model of all rows", "average, from values of folds"):
         head += [name, "worse than the interval", "bias, standard errors"]
     lines = []
     for name, own in groups(rows):
         line = [name, str(len(own))]
-        for key in ("folds", "refit"):
+        for key in ("folds", "refit", "values"):
             bias = np.median([float(row[f"{key}_bias"]) for row in own])
             line += [_share(own, f"{key}_covers"), _share(own, f"{key}_above"), f"{bias:+.2f}"]
         lines.append(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,22 @@ def test_a_sweep_in_folds_has_the_best_trial_first(tmp_path: Path) -> None:
     assert np.bincount(sweep.valid.folds).tolist() == [40] * pools.FOLDS
     values = [sweep.scores.score(each) for each in sweep.predictions]
     assert values == sorted(values) and len(values) == min(20, sweep.trials)
+
+
+def test_real_sweeps_become_a_table(tmp_path: Path) -> None:
+    row = {"table": "a", "trials": 9, "printed": 0.1, "value": 0.2, "low": 0.15, "high": 0.25}
+    rows = [
+        row | {"new": 0.24, "default_low": 0.01},
+        row | {"new": 0.3, "default_low": None},
+        row | {"new": 0.3, "value": None, "default_low": None},
+    ]
+    results, page = tmp_path / "real.jsonl", tmp_path / "page.md"
+    results.write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+    page.write_text(f"# Page\n\n{report.BEGIN_REAL}\n{report.END_REAL}\n")
+    report.write_real(results, page)
+    text = page.read_text()
+    assert "Of 3 sweeps, 2 have an interval. It has the score on new rows in 1, and in 1" in text
+    assert "0.3 (outside) |" in text and "1 sweeps say that tuning beats the default" in text
 
 
 def test_valid_has_the_class_shares_of_more_rows(tmp_path: Path) -> None:
