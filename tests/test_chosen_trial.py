@@ -154,7 +154,8 @@ space: {params: {eta: {loguniform: [0.01, 0.5]}, max_depth: {randint: [2, 9]}, s
 
 
 @pytest.mark.faults
-def test_a_killed_choice_goes_on_with_the_next_round(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_choice_goes_on_with_the_next_round(tmp_path: Path, sent: Any) -> None:
     whole = command("run", written(tmp_path / "whole"), "--dir", tmp_path / "a", "--json")
     expected = json.loads(whole.communicate(timeout=120)[0])["best"]
     folder = tmp_path / "killed"
@@ -162,8 +163,11 @@ def test_a_killed_choice_goes_on_with_the_next_round(tmp_path: Path) -> None:
     (folder / "latch").write_text("15")  # 8 of the search, 5 of the first round
     process = command("run", file, "--dir", tmp_path / "b", "--json")
     wait_until((folder / "waiting").exists, 120, "the second round")
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=60)
+    if sent is signal.SIGINT:
+        assert process.returncode == 130, err
+        assert json.loads(out)["reason"] == "interrupted"
     (folder / "latch").unlink()
     before = len(seen(folder))
     sweep = next((tmp_path / "b").glob("lucky-*"))

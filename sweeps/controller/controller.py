@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from sweeps.core import clock
-from sweeps.core.errors import InputError
+from sweeps.core.errors import INTERRUPTED, InputError
 from sweeps.core.files.disk import check_disk_space
 from sweeps.core.files.stores import check_store
 from sweeps.core.trial import State, format_trial_id
@@ -283,7 +283,7 @@ class SweepController:
     def why_no_training(self) -> str | None:
         """Return why the winner must not be trained on all rows now; None if it may be."""
         if self.reason == "interrupted" or self._interrupted():
-            return "the sweep was interrupted"
+            return INTERRUPTED
         deadline = self.deadline
         if deadline is not None and clock.monotonic() > deadline.training_ends:
             return "--minutes leaves too little time"

@@ -122,6 +122,10 @@ class BundleError(SweepsError):
     """A bundle cannot be written or read, or its predictions differ from those in training."""
 
 
+# Why nothing is trained after an interrupt
+INTERRUPTED = "the sweep was interrupted"
+
+
 class Interrupted(SweepsError):
     """The user pressed Ctrl-C."""
 

@@ -88,8 +88,8 @@ class _Cheaper(TypedDict):
     trial: PrintableText
     seconds: FiniteNumber
     bytes: Count
-    rows_per_second: FiniteNumber
-    speedup: FiniteNumber
+    winner_bytes: Count
+    rows_per_second: FiniteNumber | None
     command: PrintableText
 
 

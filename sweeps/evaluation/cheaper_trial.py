@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from sweeps.bundle.manifest import Facts
@@ -13,8 +12,8 @@ from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.trial import format_trial_id
 from sweeps.study.study_store import StudyStore
 
-# A trial must need less than this share of the winner's time for a prediction to be mentioned.
-MOST_TIME = 0.8
+# The model of a trial must be smaller than this share of the winner's to be mentioned.
+MOST_BYTES = 0.8
 
 
 def cheaper_trial(
@@ -23,7 +22,9 @@ def cheaper_trial(
     similar: Sequence[int],
     winners: Sequence[int],
 ) -> Facts | None:
-    """Return facts about the trial that predicts fastest; None if none is clearly faster.
+    """Return facts about the trial with the smallest model; None if none is clearly smaller.
+
+    The size of a model also tells how long it takes to predict, and can be measured exactly.
 
     Args:
         study_store: The study.
@@ -31,24 +32,23 @@ def cheaper_trial(
         similar: Numbers of the trials that cannot be told from the winner.
         winners: Number of the winner, or of the members of an average.
     """
-    own = math.fsum(trials.models[number].seconds for number in winners)
-    seconds = {
-        number: trials.models[number].seconds
-        for number in similar
-        if 0 < trials.models[number].seconds < MOST_TIME * own
+    sizes: dict[int, int] = {}
+    for number in {*similar, *winners}:
+        if (model := saved_model(study_store, number)) is not None:
+            root = checkpoint_root(study_store.folder, format_trial_id(number))
+            sizes[number] = checkpoint_sizes(root).get(model.source.rpartition("/")[2], 0)
+    own = sum(sizes.get(number, 0) for number in winners)
+    smaller = [n for n in similar if 0 < sizes.get(n, 0) < MOST_BYTES * own]
+    if not smaller:
+        return None
+    number = min(smaller, key=lambda n: (sizes[n], n))
+    trial = format_trial_id(number)
+    seconds = trials.models[number].seconds
+    return {
+        "trial": trial,
+        "seconds": study_store.results()[number].seconds,
+        "bytes": sizes[number],
+        "winner_bytes": own,
+        "rows_per_second": len(trials.valid.folds) / seconds if seconds > 0 else None,
+        "command": f"export {sweep_argument(study_store.folder)} --trial {trial}",
     }
-    for number in sorted(seconds, key=seconds.__getitem__):
-        model = saved_model(study_store, number)
-        if model is None:
-            continue
-        trial = format_trial_id(number)
-        sizes = checkpoint_sizes(checkpoint_root(study_store.folder, trial))
-        return {
-            "trial": trial,
-            "seconds": study_store.results()[number].seconds,
-            "bytes": sizes.get(model.source.rpartition("/")[2], 0),
-            "rows_per_second": len(trials.valid.folds) / seconds[number],
-            "speedup": own / seconds[number],
-            "command": f"export {sweep_argument(study_store.folder)} --trial {trial}",
-        }
-    return None

@@ -88,8 +88,8 @@ def describe_new_rows(
         InputError: The metric cannot be computed.
     """
     space = study_store.space
-    if len(space.objectives) > 1 or study_store.objectives.metric != space.objective.metric:
-        return {"unknown": "it needs a single objective, which the loop reports"}
+    if study_store.objectives.metric != space.objective.metric:
+        return {"unknown": f"the objective `{space.objective.metric}` is a cost"}
     if trials is None or number not in trials.models:
         return _from_folds(study_store, trials, number)
     if (problem := why_too_few(trials)) is not None:
@@ -174,7 +174,9 @@ def _describe(
         if number in defaults:
             about["default"] = study_store.trial(number).trainer
         if place != model:
-            about |= asdict(gain(models, model, place, optimism))
+            # The best of the other trials were lucky, too. The defaults were not chosen.
+            own = optimism if number in defaults else 0.0
+            about |= asdict(gain(models, model, place, own))
         if number in defaults or (place != model and place < MOST_SHOWN):
             trials.append(about)
     facts = {

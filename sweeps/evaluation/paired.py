@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from sweeps.core.files.checkpoint_files import checkpoint_root
 from sweeps.core.files.prediction_files import read_predictions
 from sweeps.data.prepared_store import PreparedStore
 
-from .model_scores import DRAWS, WIDTH, Interval, ModelScores, gain
+from .model_scores import DRAWS, WIDTH, Interval
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def improvement(old: ComparedModel, new: ComparedModel, minimize: bool) -> Inter
     """Return how much better a model is on new rows than another; below 0 if it is worse.
 
     The scores on new rows are corrected for the choice of each model. The error is that of the
-    difference on the same draws of the rows.
+    difference on the same draws of the rows, and the whole difference of the corrections.
 
     Returns:
         The difference; None if the rows of valid, the labels or the classes differ.
@@ -92,12 +93,19 @@ def improvement(old: ComparedModel, new: ComparedModel, minimize: bool) -> Inter
     has_same_classes = old.trials.info.classes == new.trials.info.classes
     if not (has_same_rows and has_same_folds and has_same_classes):
         return None
-    units = old.trials.units
-    draws = bootstrap(units, DRAWS, seed=0)
+    if np.array_equal(old.predictions, new.predictions):
+        return Interval(0.0, 0.0, 0.0)
     models = [old.predictions, new.predictions]
+    units = old.trials.units
+    whole = np.ones((1, len(units.strata)), dtype=np.int64)
+    draws = np.concatenate([whole, bootstrap(units, DRAWS, seed=0)])
     scored = old.trials.scores.draw_scores(models, units, draws)
-    values = np.array([old.value, new.value])
-    return gain(ModelScores(values, scored, scored, minimize), model=1, other=0, optimism=0.0)
+    sign = 1 if minimize else -1
+    value = sign * (old.value - new.value)
+    correction = value - sign * float(scored[0, 0] - scored[0, 1])
+    spread = float(np.nanstd(scored[1:, 0] - scored[1:, 1], ddof=1))
+    error = math.hypot(spread, correction)
+    return Interval(value, value - WIDTH * error, value + WIDTH * error)
 
 
 def probability(difference: Interval) -> float:

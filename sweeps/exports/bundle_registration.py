@@ -109,7 +109,10 @@ def _is_better(
         )
     chance = probability(difference)
     text = difference_text("the current version", "the new version", asdict(difference))
-    return chance >= at_least, f"{text}; it is better with a probability of {chance:.0%}"
+    return (
+        chance >= at_least,
+        f"{text}; the new version is better with a probability of {chance:.0%}",
+    )
 
 
 def _compared(sweep: Path, manifest: Manifest) -> ComparedModel | None:

@@ -71,7 +71,6 @@ def conclude(
     front = store.front()
     counts = count_trials(store.results().values())
     cleaner = controller.trials.cleaner
-    reason = controller.reason or controller.search.queue.exhausted
     notes += _search_notes(controller, counts, number, front=front)
     uncertain = uncertain_front(store, front)
     if uncertain:
@@ -79,9 +78,12 @@ def conclude(
         notes += (f"another trial may dominate {trials} of the front: the difference may be noise",)
     exported = None
     error: SweepsError | None = None
+    final = None
     if number is not None:
         final = FinalModel(controller, session, trust)
-        number = final.number
+        number = final.number  # An interrupt may end the choice.
+    reason = controller.reason or controller.search.queue.exhausted
+    if final is not None:
         exported = final.export()
         notes += exported.notes
         error = exported.error

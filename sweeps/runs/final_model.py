@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.core import clock
-from sweeps.core.errors import InputError, SweepFailed, SweepsError, first_line
+from sweeps.core.errors import INTERRUPTED, InputError, SweepFailed, SweepsError, first_line
 from sweeps.core.resources import COSTS
 from sweeps.core.text.command_hints import sweep_argument
 from sweeps.core.text.shell_text import shell_command
 from sweeps.core.text.texts import count_noun
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import State, format_trial_id
 from sweeps.space.python.saved_space import roots_of
 from sweeps.space.sections.average_problem import prediction_problem
 from sweeps.space.sections.choice_rule import choice_rule
@@ -138,16 +138,17 @@ class FinalModel:
             return controller.why_no_training()
 
         choice, reason = confirm_trials(self.session, store, numbers, why_stop)
-        if reason is not None and controller.reason == "interrupted":
-            return ()  # a resume continues
+        if reason == INTERRUPTED:
+            controller.stop("interrupted", State.RUNNING)  # a resume continues
+            return ()
         rounds = max(map(len, choice.values.values())) - 1
         if rounds or reason is None:
             store.record_choice(choice)
         if reason is None or is_auto:
             return ()
         trials = ", ".join(map(format_trial_id, numbers))
-        times = count_noun(rounds, "time")
-        return (f"trials {trials} were trained again only {times}, because {reason}",)
+        times = f"again only {count_noun(rounds, 'time')}" if rounds else "not again"
+        return (f"trials {trials} were trained {times}, because {reason}",)
 
     @property
     def number(self) -> int:

@@ -111,10 +111,12 @@ def has_work_left(earlier: SweepResult, to_run: int, changed: bool) -> bool:
         to_run: Number of trials that have not ended.
         changed: True if the user passed new limits or additional trials.
     """
+    if earlier.reason == "interrupted":  # perhaps while a trial was chosen
+        return True
     if to_run <= 0:
         return False
     has_no_value = not earlier.best and not earlier.front
-    if changed or has_no_value or earlier.reason in (None, "interrupted"):
+    if changed or has_no_value or earlier.reason is None:
         return True
     # The user may have removed the cause of the failures.
     return str(earlier.reason).startswith("limits.max_failures_in_a_row")

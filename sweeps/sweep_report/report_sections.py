@@ -116,7 +116,10 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     """Return a sentence about the Pareto front, and a table of its trials and their values."""
     names = list(front[0]["values"])
     rows = [
-        [cell(trial["trial"]), *(value_cell(trial["values"][name]) for name in names)]
+        [
+            cell(trial["trial"]) + "?" * bool(trial.get("uncertain")),
+            *(value_cell(trial["values"][name]) for name in names),
+        ]
         for trial in front
     ]
     head = (

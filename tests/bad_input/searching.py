@@ -44,6 +44,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "leave it out",
         ),
         line(
+            "a cost that is confirmed",
+            "objective: {metric: seconds, goal: minimize, choose: confirmed}",
+            "3:54: objective.choose: must be best for a cost such as `seconds`; got confirmed",
+        ),
+        line(
             "a mean without a known noise",
             "objective: {metric: made, goal: minimize, choose: mean}",
             "3:51: objective.choose: `mean` needs to know how noisy the values are: from "

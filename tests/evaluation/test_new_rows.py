@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -185,24 +184,33 @@ def test_intervals_have_two_digits_that_count(value: float, half: float, text: s
     assert interval_text(interval) == text
 
 
-def test_a_faster_trial_that_is_as_good_is_named(sweep: Any) -> None:
+def test_a_smaller_model_that_is_as_good_is_named(sweep: Any) -> None:
     trials = read_trial_predictions(sweep.store)
     assert trials is not None
     numbers = list(trials.models)
-    seconds = dict(zip(numbers, (1.0, 0.9, 0.5, 0.25, math.nan, 2.0), strict=True))
-    trials.models.update({n: replace(trials.models[n], seconds=s) for n, s in seconds.items()})
     best, others = numbers[0], numbers[1:]
+    folders = {
+        n: sweep.folder / "trials" / format_trial_id(n) / "checkpoint_000001" for n in numbers
+    }
+    assert cheaper_trial(sweep.store, trials, others, [best]) is None, "equally large"
+    for number, size in ((best, 90_000), (others[0], 80_000), (others[1], 30_000)):
+        (folders[number] / "more").write_bytes(b"0" * size)
+    for number in others[2:]:
+        shutil.rmtree(folders[number])
+    trials.models[others[1]] = replace(trials.models[others[1]], seconds=0.5)
     facts = cheaper_trial(sweep.store, trials, others, [best])
-    assert facts is not None and facts["trial"] == format_trial_id(numbers[3])
-    assert facts["speedup"] == 4 and facts["rows_per_second"] == len(sweep.labels) / 0.25
-    assert facts["bytes"] > 0 and facts["command"].endswith(f"--trial {facts['trial']}")
+    assert facts is not None and facts["trial"] == format_trial_id(others[1])
+    assert facts["rows_per_second"] == len(sweep.labels) / 0.5
+    assert 30_000 < facts["bytes"] < facts["winner_bytes"] / 2
+    assert facts["command"].endswith(f"--trial {facts['trial']}")
     line = comparison_lines({"cheaper": facts})[0]
-    assert "predicts 4.0 times as fast" in line and line.endswith(f"{facts['command']}`")
-    assert cheaper_trial(sweep.store, trials, [numbers[1]], [best]) is None, "hardly faster"
-    assert cheaper_trial(sweep.store, trials, [numbers[5]], [best]) is None, "slower"
-    shutil.rmtree(sweep.folder / "trials" / facts["trial"])
-    facts = cheaper_trial(sweep.store, trials, others, [best])
-    assert facts is not None and facts["trial"] == format_trial_id(numbers[2])
+    assert "is one of them, with a smaller model (3" in line and "prepared rows a second" in line
+    assert line.endswith(f"{facts['command']}`")
+    unknown = comparison_lines({"cheaper": facts | {"rows_per_second": None}})[0]
+    assert "prepared rows" not in unknown
+    assert cheaper_trial(sweep.store, trials, [others[0]], [best]) is None, "hardly smaller"
+    average = cheaper_trial(sweep.store, trials, [others[0]], [best, others[1]])
+    assert average is not None and average["trial"] == format_trial_id(others[0])
 
 
 def test_folds_give_an_interval_without_predictions(make_space: Any, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_a_difference_has_an_interval_on_the_same_rows(sweeps: list[RecordedSwee
     assert probability(turned) == pytest.approx(1 - probability(difference))
     same = improvement(best, best, minimize=True)
     assert same == Interval(0.0, 0.0, 0.0) and probability(same) == 0.0
+    lucky = replace(best, value=best.value + 0.01)
+    assert improvement(lucky, best, minimize=True) == same, "the same predictions"
     other = improvement(best, model_of(sweeps[1]), minimize=True)
     assert other is not None and other.high > other.low
 
@@ -101,10 +103,10 @@ def test_an_alias_moves_with_a_probability(
         return bundle_registration._is_better(*arguments)
 
     moves, text = decide(5, 0, 0.9)
-    assert moves and "the new version is better than the current version on new rows by" in text
-    assert text.endswith("it is better with a probability of 98%")
+    assert moves and text.endswith("; the new version is better with a probability of 94%")
+    assert not decide(5, 0, 0.95)[0]
     moves, text = decide(0, 5, 0.5)
-    assert not moves and text.endswith("with a probability of 2%")
+    assert not moves and "the new version is better with a probability of" in text
     monkeypatch.setattr(bundle_registration, "read_model", lambda *args: None)
     assert decide(5, 0, 0.9) == (
         False,
@@ -119,6 +121,7 @@ def test_a_difference_names_the_better_model() -> None:
 
     assert text(0.02, 0.01, 0.03) == "B is better than A on new rows by 0.020 (90%: 0.010 to 0.030)"
     assert text(-0.02, -0.03, -0.01).startswith("A is better than B on new rows by 0.020")
+    assert text(0.0, 0.0, 0.0) == "A and B make the same predictions"
     unknown = "no difference between A and B can be shown on new rows"
     assert text(0.02, -0.01, 0.05) == f"{unknown}: B is better by 0.020 (90%: -0.010 to 0.050)"
     assert text(-0.02, -0.05, 0.01) == f"{unknown}: A is better by 0.020 (90%: -0.010 to 0.050)"

@@ -27,6 +27,7 @@ BY_TIME = dataclasses.replace(HALF, kind="time", column="day")
         ({"data": spec(ingest="stream")}, "best"),
         ({"objectives": (dataclasses.replace(ONE, choose="mean"),)}, "mean"),
         ({"objectives": (ONE, OTHER)}, "best"),
+        ({"objectives": (dataclasses.replace(OTHER, choose="auto"),)}, "best"),
     ],
 )
 def test_auto_is_what_was_measured(changed: dict[str, Any], rule: str, space: Any) -> None:

@@ -46,11 +46,17 @@ def comparison_lines(facts: Mapping[str, Any]) -> list[str]:
             f"{similar} of {count_noun(facts['compared'], 'other trial')} cannot be told from it"
         )
     if (cheaper := facts.get("cheaper")) is not None:
-        speed = float(f"{cheaper['rows_per_second']:.2g}")
+        command = f"{shell_command('sweeps')} {cheaper['command']}"
+        facts_of_model = (
+            f"{cheaper['bytes'] / cheaper['winner_bytes']:.0%} of the size, "
+            f"{cheaper['bytes'] / 1e3:,.0f} kB; trained in {cheaper['seconds']:.1f} s"
+        )
+        if cheaper["rows_per_second"] is not None:
+            speed = float(f"{cheaper['rows_per_second']:.2g}")
+            facts_of_model += f"; predicted {speed:,.0f} prepared rows a second"
         lines.append(
-            f"trial {cheaper['trial']} is one of them, and predicts {cheaper['speedup']:.1f} times "
-            f"as fast ({speed:,.0f} rows a second; {cheaper['bytes'] / 1e3:,.0f} kB; trained in "
-            f"{cheaper['seconds']:.1f} s): `{shell_command('sweeps')} {cheaper['command']}`"
+            f"trial {cheaper['trial']} is one of them, with a smaller model ({facts_of_model}): "
+            f"`{command}`"
         )
     return lines
 
@@ -63,6 +69,8 @@ def difference_text(old: str, new: str, difference: Mapping[str, float]) -> str:
         new: Name of the second model.
         difference: Interval of how much better the second model is.
     """
+    if not any(difference.values()):
+        return f"{old} and {new} make the same predictions"
     better, worse, gain = new, old, difference
     if difference["value"] < 0:
         better, worse, gain = old, new, _loss(difference)

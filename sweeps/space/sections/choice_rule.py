@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from sweeps.core.resources import COSTS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,6 +35,8 @@ def choice_problem(
         return "`choose` is allowed only for one objective, but the file has several; leave it out"
     if rule == "auto":
         return None
+    if objectives[0].metric in COSTS:
+        return f"must be best for a cost such as `{objectives[0].metric}`; got {rule}"
     if perturbs:
         return f"must be best under pbt, whose trials change their parameters; got {rule}"
     if rule == "confirmed" and repeats.count > 1:
@@ -64,6 +68,7 @@ def choice_rule(space: Space, perturbs: bool) -> Rule:
     if rule != "auto":
         return rule
     has_one_value = len(space.objectives) == space.repeats.count == 1 and not perturbs
+    has_one_value = has_one_value and space.objective.metric not in COSTS
     can_confirm = has_one_value and space.bundle.ensemble == 1 and space.data.can_redivide
     return "confirmed" if can_confirm else "best"
 
