@@ -193,11 +193,13 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     settings, equal_settings = differences([s.settings for s in sweeps])
     configurations, equal_values = differences([s.configuration for s in sweeps])
     regret = {budget: _regret_rows(budget, sweeps, leaders) for budget in BUDGETS}
+    gains = _differences(sweeps, groups)
+    notes = [*_notes(sweeps, groups, leaders), *_missing_differences(sweeps, groups, gains)]
     return Comparison(
         sweeps=tuple(sweeps),
         groups=groups,
-        notes=tuple(_notes(sweeps, groups, leaders)),
-        differences=_differences(sweeps, groups),
+        notes=tuple(notes),
+        differences=gains,
         results=_results(sweeps, leaders, comparable=any(len(group) > 1 for group in groups)),
         regret={budget: rows for budget, rows in regret.items() if rows},
         settings=settings,
@@ -240,6 +242,26 @@ def _differences(
             if difference is not None:
                 differences[first, other] = difference
     return differences
+
+
+def _missing_differences(
+    sweeps: Sequence[ComparedSweep],
+    groups: Sequence[Sequence[int]],
+    known: Mapping[tuple[int, int], Interval],
+) -> Iterator[str]:
+    """Yield a note for each sweep that `_differences` left out although its sweep has a model."""
+    labels = labels_of(len(sweeps))
+    for first, *others in groups:
+        for other in others:
+            if (first, other) in known or sweeps[first].best is None or sweeps[other].best is None:
+                continue
+            missing = [labels[i] for i in (first, other) if sweeps[i].model is None]
+            why = "the rows, the folds or the classes of valid differ"
+            if missing:
+                has = "has" if len(missing) == 1 else "have"
+                why = f"{' and '.join(missing)} {has} no exported model with an interval"
+            names = f"{labels[first]} and {labels[other]}"
+            yield f"the models of {names} are not compared on new rows, because {why}"
 
 
 def _notes(

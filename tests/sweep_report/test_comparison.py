@@ -81,7 +81,11 @@ def test_comparable_sweeps_share_the_best_value(tmp_path: Path) -> None:
     assert (
         comparison.groups == ((0, 1),)
         and comparison.winners == {(0, 1): (1,)}
-        and comparison.notes == ()
+        and comparison.notes
+        == (
+            "the models of A and B are not compared on new rows, because A and B have no exported "
+            "model with an interval",
+        )
     )
     assert rows(comparison)["best"] == (0.4, 0.3) and rows(comparison)["regret"] == (
         pytest.approx(0.1),
@@ -252,3 +256,5 @@ def test_exported_models_of_comparable_sweeps_are_compared(tmp_path: Path) -> No
     (row,) = json.loads(json.dumps(comparison.to_json()))["differences"]
     assert (row["from"], row["to"]) == ("A", "B") and row["value"] == pytest.approx(0.4)
     assert "B is better than A on new rows by 0.4" in format_comparison(comparison, 120)
+    unknown = "A and C are not compared on new rows, because C has no exported model"
+    assert any(unknown in note for note in comparison.notes)
