@@ -58,6 +58,7 @@ def test_quickstart_prints_only_one_json_object(quickstart: Any) -> None:
         "trial",
         "value",
         "test",
+        "choice",
         "metrics",
         "params",
         "preprocessor",

@@ -159,13 +159,19 @@ def interval(
         of_folds: True if the predictions are those of the models of folds, and the exported model
             is their average, or a model of all rows. The error is then larger by as much as the
             model is better.
-        further: Scores of the same configuration on other random choices of the rows of valid.
+        further: Scores of the same configuration on other random choices of the rows of valid. The
+            variance is the mean of that of the draws and that of these scores, because the draws
+            of lucky rows vary too little.
         overlap: Share of the rows that two such choices have in common.
     """
     sign = 1 if models.minimize else -1
     count = 1 + len(further)
-    value = (float(models.values[model]) + sign * optimism + math.fsum(further)) / count
+    values = [float(models.values[model]) + sign * optimism, *further]
+    value = math.fsum(values) / count
     error = float(np.nanstd(models.draws[:, model], ddof=1))
+    if len(further) and overlap < 1:
+        spread = float(np.std(values, ddof=1)) / math.sqrt(1 - overlap)
+        error = math.hypot(error, spread) / math.sqrt(2)
     error *= math.sqrt((1 + len(further) * overlap) / count)
     better = GAIN_OF_FOLDS * error if of_folds else 0.0
     return _interval(value - sign * better, math.hypot(error, better), optimism / count)

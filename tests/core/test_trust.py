@@ -59,6 +59,7 @@ def test_the_key_is_created_once(home: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(keys) == len(threads)
     (key,) = set(keys)
     assert key is not None and len(key) >= 32 and trust.key() == key
 

@@ -158,9 +158,10 @@ def test_further_values_count_as_much_as_the_value_of_the_search() -> None:
     models = score_folds(np.random.default_rng(0).normal(size=(2, 5)), minimize=True)
     own = interval(models, 0, 0.2)
     further = [own.value + 3, own.value + 6]
-    for overlap, factor in ((1.0, 1.0), (0.0, 1 / np.sqrt(3))):
+    drawn = models.draws[:, 0].std(ddof=1)
+    # 3 is the standard deviation of the three scores.
+    for overlap, error in ((1.0, drawn), (0.0, np.sqrt((drawn**2 + 3**2) / 2 / 3))):
         about = interval(models, 0, 0.2, further=further, overlap=overlap)
         assert about.value == pytest.approx(own.value + 3)
-        error = models.draws[:, 0].std(ddof=1) * factor
         expected = 2 * WIDTH * np.hypot(error, ERROR_OF_OPTIMISM * 0.2 / 3)
         assert about.high - about.low == pytest.approx(expected)

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -76,10 +77,10 @@ def key(make: bool = False) -> bytes | None:
 def _make_key(file: Path) -> bytes:
     """Make a key that only this user can read.
 
-    If two processes make a key at the same time, both return the same key.
+    If two processes or threads make a key at the same time, both return the same key.
     """
     new_key = secrets.token_hex(KEY_BYTES).encode()
-    part = file.with_name(f".key-{os.getpid()}")
+    part = file.with_name(f".key-{os.getpid()}-{threading.get_ident()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
