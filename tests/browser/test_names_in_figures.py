@@ -29,6 +29,7 @@ HOVER = """plot => { const seen = [];
 # Places of the names that each figure shows, as the beginning of each name.
 SHOWN = {
     "history": {"0 "},
+    "winner": {"0 ", ""},
     "curves": {"0 "},
     "importance": {"depth ", "mixed "},
     "parallel": {"0 ", "depth ", "mixed ", "4: "},
