@@ -97,7 +97,7 @@ WAVES = """
 name: waves
 trainer: {{choice: [xgboost, {{as: trees, estimator: "sklearn.ensemble:ExtraTreesRegressor"}}]}}
 data: {{train: rows.csv, label: y, {splits}}}
-objective: {{metric: valid-rmse, goal: minimize}}
+objective: {{metric: valid-rmse, goal: minimize, choose: confirmed}}
 search: {{algorithm: random, seed: 1}}
 limits: {{max_trials: 8}}
 bundle: {{ensemble: 4{train_on}}}
@@ -162,6 +162,7 @@ def test_bundle_of_a_sweep_averages_several_trainers(
     assert weights_of(manifest.members) == ensemble["members"]
     assert len(manifest.members) == models * len(ensemble["members"]) > models
     assert ensemble["gain"] > ensemble["noise"] > 0
+    assert "choice" not in result.best, "no trial is confirmed if an average is exported"
     assert ensemble["refitted"] == (len(ensemble["members"]) if train_on else 0)
     assert all(("refit" in member.training) == bool(train_on) for member in manifest.members)
     # The rows of test belong to no model if the models are not trained again.
@@ -201,4 +202,5 @@ def test_an_average_that_is_not_clearly_better_is_not_taken(
     assert result.best is not None and "ensemble" not in result.best
     note = "the model is no average: none is clearly better than the best trial"
     assert f"{note} (gain 0.01, noise 0.02)" in result.notes
+    assert result.best["choice"]["rule"] == "confirmed"
     assert result.best["refit"]["rows"] == 400

@@ -88,9 +88,14 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(
             data.metrics[f"objective.{metric}"] for metric in ("loss", "size", "cpu_seconds")
         ] == pytest.approx(values)
     shown = invoke("show", result.dir)
-    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in shown.stdout, (
-        shown.stderr
-    )
+    names = [t.id for t in record.trials if t.id in front]
+    assert f"3: {', '.join(names)}" in shown.stdout, shown.stderr
+    written = json.loads((result.dir / "result.json").read_text())
+    for trial in written["front"]:
+        trial["uncertain"] = trial["trial"] == names[1]
+    (result.dir / "result.json").write_text(json.dumps(written))
+    shown = invoke("show", result.dir)
+    assert f"3: {names[0]}, {names[1]}?, {names[2]}" in shown.stdout, shown.stderr
 
 
 def test_paused_trials_continue_from_their_checkpoints_in_other_workers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -48,26 +48,6 @@ LEAST_SECONDS = 1.0
 TIMED_DRAWS = 4
 
 
-def new_rows_or_reason(
-    study_store: StudyStore,
-    trials: TrialPredictions | None,
-    number: int,
-    choice: EnsembleChoice | None = None,
-    sweep_seconds: float = 0.0,
-) -> Facts:
-    """Return what `describe_new_rows` returns, or its error in `unknown`.
-
-    A model is exported in any case.
-    """
-    try:
-        return describe_new_rows(study_store, trials, number, choice, sweep_seconds)
-    except InputError as e:
-        return {"unknown": e.problems[0].text}
-    except Exception as e:
-        log.exception("the score on new rows was not estimated")
-        return {"unknown": f"{type(e).__name__}: {first_line(e)}"}
-
-
 def describe_new_rows(
     study_store: StudyStore,
     trials: TrialPredictions | None,
@@ -75,7 +55,7 @@ def describe_new_rows(
     choice: EnsembleChoice | None = None,
     sweep_seconds: float = 0.0,
 ) -> Facts:
-    """Return the key `new_rows` of `SweepResult.best`.
+    """Return the key `new_rows` of `SweepResult.best`. If it is not known, `unknown` says why.
 
     Args:
         study_store: The study.
@@ -83,109 +63,129 @@ def describe_new_rows(
         number: Number of the best trial.
         choice: The average that is exported; None if the best trial is.
         sweep_seconds: Wall time of the sweep, of which a small share is spent here.
-
-    Raises:
-        InputError: The metric cannot be computed.
     """
-    space = study_store.space
-    if study_store.objectives.metric != space.objective.metric:
-        return {"unknown": f"the objective `{space.objective.metric}` is a cost"}
-    if trials is None or number not in trials.models:
-        return _from_folds(study_store, trials, number)
-    if (problem := why_too_few(trials)) is not None:
-        return {"unknown": problem}
-    numbers = list(trials.models)[: _most_models(trials, number, sweep_seconds)]
-    if number not in numbers:
-        return {"unknown": f"`{trials.scores.metric}` takes too long to compute on many draws"}
-    predictions = [trials.models[each].predictions for each in numbers]
-    model = numbers.index(number)
-    winners = [number]
-    if choice is not None:
-        predictions.append(choice.predictions)
-        winners = [member.number for member in choice.weights]
-    models = score_models(trials.scores, predictions, trials.units, study_store.minimize)
-    facts, others = _describe(study_store, models, numbers, model, choice)
-    facts["rows"] = len(trials.valid.folds)
-    if (cheaper := cheaper_trial(study_store, trials, others, winners)) is not None:
-        facts["cheaper"] = cheaper
-    return facts
+    try:
+        return _Winner(study_store, trials, number, choice).describe(sweep_seconds)
+    except InputError as e:
+        return {"unknown": e.problems[0].text}
+    except Exception as e:  # A model is exported in any case.
+        log.exception("the score on new rows was not estimated")
+        return {"unknown": f"{type(e).__name__}: {first_line(e)}"}
 
 
-def _from_folds(study_store: StudyStore, trials: TrialPredictions | None, number: int) -> Facts:
-    """Return what the values of the folds tell; see `describe_new_rows`."""
-    folds = study_store.space.data.folds
-    ranked = study_store.ranked()[: study_store.space.checkpoints.predictions]
-    values = {
-        each: fold_values([value for _, value in study_store.states[each].curve])
-        for each in dict.fromkeys([*ranked, number])
-        if len(study_store.states[each].curve) == folds
-    }
-    if folds < LEAST_FOLDS or number not in values:
-        reason = "" if trials is None else trials.problems.get(number, "")
-        text = reason or f"trial {format_trial_id(number)} has kept no predictions for valid"
+@dataclass(frozen=True)
+class _Winner:
+    """The exported model of a sweep; for the attributes, see `describe_new_rows`."""
+
+    study_store: StudyStore
+    trials: TrialPredictions | None
+    number: int
+    choice: EnsembleChoice | None
+
+    def describe(self, sweep_seconds: float) -> Facts:
+        """Return what the predictions tell, or else the values of the folds.
+
+        Raises:
+            InputError: The metric cannot be computed.
+        """
+        store, trials, choice = self.study_store, self.trials, self.choice
+        if store.objectives.metric != store.space.objective.metric:
+            return {"unknown": f"the objective `{store.space.objective.metric}` is a cost"}
+        if trials is None or self.number not in trials.models:
+            return self._from_folds()
+        if (problem := why_too_few(trials)) is not None:
+            return {"unknown": problem}
+        numbers = list(trials.models)[: _most_models(trials, self.number, sweep_seconds)]
+        if self.number not in numbers:
+            return {"unknown": f"`{trials.scores.metric}` takes too long to compute on many draws"}
+        predictions = [trials.models[each].predictions for each in numbers]
+        winners = [self.number]
+        if choice is not None:
+            predictions.append(choice.predictions)
+            winners = [member.number for member in choice.weights]
+        models = score_models(trials.scores, predictions, trials.units, store.minimize)
+        facts, others = self._compare(models, numbers)
+        facts["rows"] = len(trials.valid.folds)
+        if (cheaper := cheaper_trial(store, trials, others, winners)) is not None:
+            facts["cheaper"] = cheaper
+        return facts
+
+    def _from_folds(self) -> Facts:
+        """Return what the values of the folds tell."""
+        store = self.study_store
+        folds = store.space.data.folds
+        ranked = store.ranked()[: store.space.checkpoints.predictions]
+        values = {
+            each: fold_values([value for _, value in store.states[each].curve])
+            for each in dict.fromkeys([*ranked, self.number])
+            if len(store.states[each].curve) == folds
+        }
+        if folds >= LEAST_FOLDS and self.number in values:
+            models = score_folds(np.array([*values.values()]), store.minimize)
+            return self._compare(models, list(values))[0] | {"folds": folds}
+        reason = "" if self.trials is None else self.trials.problems.get(self.number, "")
+        name = format_trial_id(self.number)
+        text = reason or f"trial {name} has kept no predictions for valid"
         if folds >= LEAST_FOLDS:
             return {"unknown": f"{text}, and has ended before its last fold"}
         return {"unknown": f"{text}, and `data.valid` has fewer than {LEAST_FOLDS} folds"}
-    models = score_folds(np.array([*values.values()]), study_store.minimize)
-    numbers = list(values)
-    facts, _ = _describe(study_store, models, numbers, numbers.index(number), None)
-    return facts | {"folds": folds}
 
+    def _compare(self, models: ModelScores, numbers: list[int]) -> tuple[Facts, list[int]]:
+        """Return facts about the exported model, and the trials that cannot be told from it.
 
-def _describe(
-    study_store: StudyStore,
-    models: ModelScores,
-    numbers: list[int],
-    best: int,
-    choice: EnsembleChoice | None,
-) -> tuple[Facts, list[int]]:
-    """Return facts about the exported model, and the trials that cannot be told from it.
-
-    Args:
-        study_store: The study.
-        models: Scores of the trials' models, and after them that of the average, if there is one.
-        numbers: Numbers of the trials.
-        best: Place of the best trial.
-        choice: See `describe_new_rows`.
-    """
-    space = study_store.space
-    among = range(min(len(numbers), space.checkpoints.predictions))
-    completed = sum(ranking.tier(result) == 0 for result in study_store.results().values())
-    optimism = hidden_optimism(models, best, among, completed)
-    model = best
-    if choice is None:
-        optimism += models.optimism(model, among)
-    else:
+        Args:
+            models: Scores of the trials' models, and after them that of the average, if there is
+                one.
+            numbers: Numbers of the trials.
+        """
+        store = self.study_store
+        rule = store.space.data.valid
+        best = numbers.index(self.number)
+        among = range(min(len(numbers), store.space.checkpoints.predictions))
+        completed = sum(ranking.tier(result) == 0 for result in store.results().values())
+        optimism = hidden_optimism(models, best, among, completed)
+        further: list[float] = []
+        own = {len(numbers)}
         model = len(numbers)
-        optimism += 0.0 if choice.gain is None else choice.gain.optimism
-    rule = space.data.valid
-    is_of_folds = rule is not None and rule.kind == "folds"
-    further: list[float] = []
-    if choice is None and space.data.can_redivide and study_store.choice is not None:
-        values = study_store.choice.values.get(numbers[best], ())[1:]
-        further = [value for value in values if value is not None]
-    overlap = 1.0 if rule is None or rule.fraction is None else rule.fraction
-    others = [other for other in similar(models, model) if other not in (model, len(numbers))]
-    keys = ((number, state.keys) for number, state in study_store.states.items())
-    defaults = set(default_trials(default_points(space), keys))
-    trials = []
-    for place, number in enumerate(numbers):
-        about: Facts = {"trial": format_trial_id(number)}
-        if number in defaults:
-            about["default"] = study_store.trial(number).trainer
-        if place != model:
-            # The best of the other trials were lucky, too. The defaults were not chosen.
-            own = optimism if number in defaults else 0.0
-            about |= asdict(gain(models, model, place, own))
-        if number in defaults or (place != model and place < MOST_SHOWN):
+        if self.choice is None:
+            model = best
+            optimism += models.optimism(model, among)
+            own = self._repeats(numbers)
+            if store.space.data.can_redivide and store.choice is not None:
+                values = store.choice.values.get(self.number, ())[1:]
+                further = [value for value in values if value is not None]
+        elif self.choice.gain is not None:
+            optimism += self.choice.gain.optimism
+        overlap = 1.0 if rule is None or rule.fraction is None else rule.fraction
+        is_of_folds = rule is not None and rule.kind == "folds"
+        others = [other for other in similar(models, model) if other not in own]
+        keys = ((number, state.keys) for number, state in store.states.items())
+        defaults = set(default_trials(default_points(store.space), keys))
+        trials = []
+        for place, number in enumerate(numbers):
+            if number not in defaults and (place in own or place >= MOST_SHOWN):
+                continue
+            about: Facts = {"trial": format_trial_id(number)}
+            if number in defaults:
+                about["default"] = store.trial(number).trainer
+            if place not in own:
+                # The best of the other trials were lucky, too. The defaults were not chosen.
+                luck = optimism if number in defaults else 0.0
+                about |= asdict(gain(models, model, place, luck))
             trials.append(about)
-    facts = {
-        **asdict(interval(models, model, optimism, is_of_folds, further, overlap)),
-        "trials": trials,
-        "similar": len(others),
-        "compared": len(numbers) - (choice is None),
-    }
-    return facts, [numbers[other] for other in others]
+        facts = {
+            **asdict(interval(models, model, optimism, is_of_folds, further, overlap)),
+            "trials": trials,
+            "similar": len(others),
+            "compared": len(set(range(len(numbers))) - own),
+        }
+        return facts, [numbers[other] for other in others]
+
+    def _repeats(self, numbers: list[int]) -> set[int]:
+        """Return the places of the trials that have the configuration of the best trial."""
+        configurations = map(dict, self.study_store.configurations().trials.values())
+        own = next(trials for trials in configurations if self.number in trials)
+        return {place for place, number in enumerate(numbers) if number in own}
 
 
 def _most_models(trials: TrialPredictions, number: int, sweep_seconds: float) -> int:

@@ -29,7 +29,7 @@ from sweeps.core.host.machine_share import Share
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import format_trial_id, refit_rows_text
 from sweeps.data.sources import ingest
-from sweeps.evaluation.new_rows import new_rows_or_reason
+from sweeps.evaluation.new_rows import describe_new_rows
 from sweeps.space import Space
 from sweeps.space.python.saved_space import runnable_space, saved_space
 from sweeps.stored import stored_sweeps
@@ -294,7 +294,7 @@ class _Export:
         with self._work_folder(target) as work:
             with self._trained_again(numbers) as refitted:
                 single = int(choice.facts["single"]["trial"])
-                more = {"new_rows": new_rows_or_reason(models.study_store, trials, single, choice)}
+                more = {"new_rows": describe_new_rows(models.study_store, trials, single, choice)}
                 exported = trial_export.export_ensemble(models, choice, work, refitted, more)
             if exported.error is not None:
                 raise exported.error
@@ -318,7 +318,7 @@ class _Export:
                 more = {}
                 if not self.latest:  # The predictions are those of the best model.
                     store, trials = self.models.study_store, self._predictions
-                    more["new_rows"] = new_rows_or_reason(store, trials, number)
+                    more["new_rows"] = describe_new_rows(store, trials, number)
                 exported = trial_export.export_trial(
                     self.models, number, work, refitted.get(number), self.latest, more
                 )

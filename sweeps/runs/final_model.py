@@ -58,15 +58,15 @@ class FinalModel:
     def _choose_trial(self) -> tuple[str, ...]:
         """Choose the trial to export as `objective.choose` says, and record the choice.
 
-        Without a recorded choice, it is the trial with the best value. Return notes: why the choice
-        was not made, or not completed.
+        Without a recorded choice, it is the trial with the best value, also if an average is
+        exported. Return notes: why the choice was not made, or not completed.
         """
         controller = self.controller
         rule = choice_rule(controller.space, controller.scheduler.perturbs)
         candidates = self._candidates()
         recorded = controller.study_store.choice
         is_recorded = recorded is not None and recorded.rule == rule and recorded.number is not None
-        if rule == "best" or len(candidates) < 2 or is_recorded:
+        if rule == "best" or len(candidates) < 2 or is_recorded or self._average[0] is not None:
             return ()
         stage = {"mean": "choosing the trial", "confirmed": "training the best trials again"}
         controller.publish_stage(stage[rule])
@@ -160,7 +160,7 @@ class FinalModel:
         from sweeps.bundle.trial_facts import describe_recorded
 
         _, choice_notes = self._chosen
-        choice, note = self._choose()
+        choice, note = self._average
         more = {"new_rows": self._describe_new_rows(choice)}
         exported = self._export_trained(choice, more)
         exported = dataclasses.replace(exported, notes=(*choice_notes, *exported.notes, *note))
@@ -180,15 +180,16 @@ class FinalModel:
         return read_trial_predictions(self.controller.study_store)
 
     def _describe_new_rows(self, choice: EnsembleChoice | None) -> Facts:
-        """Return the key `new_rows` of the result; see `new_rows_or_reason`."""
-        from sweeps.evaluation.new_rows import new_rows_or_reason
+        """Return the key `new_rows` of the result; see `describe_new_rows`."""
+        from sweeps.evaluation.new_rows import describe_new_rows
 
         store = self.controller.study_store
         seconds = clock.monotonic() - self.controller.began
-        return new_rows_or_reason(store, self._trials, self.number, choice, seconds)
+        return describe_new_rows(store, self._trials, self.number, choice, seconds)
 
-    def _choose(self) -> tuple[EnsembleChoice | None, tuple[str, ...]]:
-        """Return the members of an average that is better than the best trial, or why not."""
+    @functools.cached_property
+    def _average(self) -> tuple[EnsembleChoice | None, tuple[str, ...]]:
+        """The members of an average that is better than the best trial, or notes: why not."""
         from sweeps.bundle import ensemble
 
         space = self.controller.space
@@ -225,11 +226,13 @@ class FinalModel:
         from sweeps.bundle.trial_choice import saved_model
 
         store = self.controller.study_store
-        if format_trial_id(self.number) in choice.facts["candidates"]:
+        number = store.winner()
+        assert number is not None
+        if format_trial_id(number) in choice.facts["candidates"]:
             return False
-        if saved_model(store, self.number) is None:
+        if saved_model(store, number) is None:
             return False
-        value = store.results()[self.number].value
+        value = store.results()[number].value
         return ranking.beats(value, choice.value, store.minimize)
 
     def _export_trained(self, choice: EnsembleChoice | None, more: Facts) -> Exported:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.files.stores import is_address
 from sweeps.core.text.choice_text import choice_text
@@ -91,7 +91,7 @@ def format_sweep(
     """
     result = sweep.result
     lines = [_state_line(sweep)]
-    facts = [] if study is None else _study_facts(study)
+    facts = [] if study is None else _study_facts(study, () if result is None else result.front)
     if sweep.algorithm:
         facts.append(("search", sweep.algorithm))
     if result is None:  # A result has a note about the earlier sweeps.
@@ -145,8 +145,13 @@ def _state_line(sweep: SweepSummary) -> str:
     )
 
 
-def _study_facts(study: Record) -> list[tuple[str, str]]:
-    """Return what `show` prints about the objectives of a sweep."""
+def _study_facts(study: Record, recorded_front: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return what `show` prints about the objectives of a sweep.
+
+    Args:
+        study: Record of the sweep's trials.
+        recorded_front: See `SweepResult.front`.
+    """
     objectives = study.objectives.objectives
     constraints = study.objectives.constraints
     repeats = study.repeats
@@ -155,7 +160,8 @@ def _study_facts(study: Record) -> list[tuple[str, str]]:
         facts.append(("constraints", ", ".join(map(str, constraints))))
     if repeats.count > 1:
         facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
-    if front := [t.id for t in study.front]:
+    uncertain = {trial["trial"] for trial in recorded_front if trial.get("uncertain")}
+    if front := [t.id + "?" * (t.id in uncertain) for t in study.front]:
         facts.append(("front", f"{len(front)}: {first_names(front)}"))
     return facts
 

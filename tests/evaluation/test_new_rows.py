@@ -62,6 +62,18 @@ def test_the_best_trial_has_an_interval_on_new_rows(sweep: Any) -> None:
     assert described(sweep, number) == facts
 
 
+def test_repeats_of_the_winner_are_no_other_trials(sweep: Any) -> None:
+    trials = read_trial_predictions(sweep.store)
+    assert trials is not None
+    best, other, *_ = trials.models
+    states = sweep.store.states
+    states[other] = replace(states[other], trial=replace(states[other].trial, repeat_of=best))
+    facts = describe_new_rows(sweep.store, trials, best)
+    assert facts["compared"] == 4
+    names = {trial["trial"] for trial in facts["trials"]}
+    assert not names & {format_trial_id(best), format_trial_id(other)}
+
+
 def test_an_average_has_an_interval_of_its_own(sweep: Any) -> None:
     choice = ensemble.choose(sweep.store, read_trial_predictions(sweep.store), 6)
     assert len(choice.weights) > 1 and choice.gain is not None
