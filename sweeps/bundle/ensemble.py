@@ -15,19 +15,22 @@ import numpy as np
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.core.text.texts import count_noun
+from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.space.sections.average_problem import average_problem
 from sweeps.study.study_store import StudyStore
 
 from .averaging import average
-from .ensemble_candidates import OPTION, candidates_of
 from .manifest import Facts
-from .resampling import parts, units_of
+from .resampling import halves, units_of
 from .selection import Gain, measure_gain, select
-from .trial_choice import SavedModel
+from .trial_choice import SavedModel, saved_model
 from .trial_predictions import TrialPredictions
 from .valid_scores import ValidScores
 
+OPTION = "--ensemble"
+# The notes give the reasons for at most this many of the trials that cannot be members.
+SHOWN_REASONS = 3
 # Members are chosen on at most this many rows, and the gain over the best single model is measured
 # on this many divisions of them.
 MOST_ROWS = 20_000
@@ -113,21 +116,28 @@ def choose(study_store: StudyStore, trials: TrialPredictions | None, rounds: int
         rounds: Number of rounds of the selection.
 
     Raises:
-        InputError: The metric cannot be computed, or no model has predictions with a finite score.
+        InputError: The metric cannot be computed, no trial has kept its predictions and a model, or
+            no model has predictions with a finite score.
     """
     space = study_store.space
-    candidates = candidates_of(study_store, trials)
-    scores = candidates.trials.scores
-    models = list(candidates.predictions)
+    candidates, problems = _candidates(study_store, trials)
+    if trials is None or not (candidates or problems):
+        raise InputError(
+            OPTION,
+            "no completed trial of this sweep has kept a model and its predictions for valid; keep "
+            "both (`checkpoints`), and let a trial complete",
+        )
+    scores = trials.scores
+    models = list(candidates)
     if not scores.is_fast:
         models = models[:CANDIDATES_OF_SLOW_METRIC]
-    whole = [candidates.predictions[model] for model in models]
-    rows = _rows_of_choice(len(candidates.trials.valid.folds))
+    whole = [candidates[model] for model in models]
+    rows = _rows_of_choice(len(trials.valid.folds))
     predictions = [each[rows] for each in whole]
     minimize = space.objective.goal == "minimize"
     chosen = select(predictions, functools.partial(scores.score, rows=rows), minimize, rounds)
     if chosen is None:
-        reasons = [f": trial {trial} {text}" for trial, text in candidates.problems.items()]
+        reasons = [f": trial {trial} {text}" for trial, text in problems.items()]
         text = f"no model of this sweep has a finite `{scores.metric}` on valid"
         raise InputError(OPTION, text + "".join(reasons[:1]))
     averaged = average([whole[i] for i in chosen.weights], [*chosen.weights.values()])
@@ -140,12 +150,44 @@ def choose(study_store: StudyStore, trials: TrialPredictions | None, rounds: int
     facts: Facts = {
         "rounds": rounds,
         "values": chosen.round_values,
-        "rows": len(candidates.trials.valid.folds),
+        "rows": len(trials.valid.folds),
         "candidates": {model.trial_id: model.step for model in models},
         "single": {"trial": single.trial_id, "value": values[single]},
     }
     weights = {models[i]: weight for i, weight in chosen.weights.items()}
-    return EnsembleChoice(weights, values, facts, value, averaged, gain, tuple(candidates.notes))
+    return EnsembleChoice(weights, values, facts, value, averaged, gain, _notes(problems))
+
+
+def _candidates(
+    study_store: StudyStore, trials: TrialPredictions | None
+) -> tuple[dict[SavedModel, np.ndarray], dict[str, str]]:
+    """Return the predictions of each model that can be a member, the best trial first.
+
+    The second result has the reason why a trial cannot be a member, by the trial's id.
+    """
+    predictions: dict[SavedModel, np.ndarray] = {}
+    if trials is None:
+        return predictions, {}
+    problems = {format_trial_id(n): reason for n, reason in trials.problems.items()}
+    for number, kept in trials.models.items():
+        model = saved_model(study_store, number)
+        trainer = study_store.space.trainer_of(study_store.trial(number).labels)
+        if model is None or trainer.load is None:
+            continue
+        if kept.step == model.step:
+            predictions[model] = kept.predictions
+        else:
+            problems[model.trial_id] = "it has no predictions of its best model"
+    return predictions, problems
+
+
+def _notes(problems: Mapping[str, str]) -> tuple[str, ...]:
+    """Return notes on the trials that cannot be members, given the reasons."""
+    notes = [f"note: trial {trial} is no candidate: {text}" for trial, text in problems.items()]
+    hidden = len(notes) - SHOWN_REASONS
+    if hidden > 0:
+        notes[SHOWN_REASONS:] = [f"note: {hidden} more trials are no candidates"]
+    return tuple(notes)
 
 
 def _rows_of_choice(count: int) -> np.ndarray:
@@ -176,13 +218,13 @@ def gain_of(
     """
     count = DIVISIONS if scores.is_fast else DIVISIONS_OF_SLOW_METRIC
     units = units_of(scores.valid, scores.task in metrics.CLASSIFICATION)
-    halves = parts(units, 2, count, seed=0)[::2, units.of_row[rows]]
+    masks = halves(units, count, seed=0)[:, units.of_row[rows]]
     try:
         return measure_gain(
             predictions,
             final,
             lambda chosen, part: scores.score(part, rows[chosen]),
-            list(halves),
+            list(masks),
             minimize=minimize,
             rounds=rounds,
         )

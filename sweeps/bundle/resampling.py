@@ -116,26 +116,25 @@ def bootstrap(units: Units, count: int, seed: int) -> np.ndarray:
     return draws
 
 
-def parts(units: Units, count: int, repeats: int, seed: int) -> np.ndarray:
-    """Divide the units into equal parts at random, several times.
+def halves(units: Units, count: int, seed: int) -> np.ndarray:
+    """Divide the units into two halves at random, several times.
 
-    Each part has about the same share of each stratum.
+    Each half has about the same share of each stratum.
 
     Args:
         units: The units.
-        count: Number of parts.
-        repeats: Number of divisions.
+        count: Number of divisions.
         seed: Seed of the divisions.
 
     Returns:
-        True for each unit of each part, shape (repeats * count, units).
+        True for each unit of the first half, shape (count, units).
     """
     rng = np.random.default_rng(seed)
     masks = []
-    for _ in range(repeats):
+    for _ in range(count):
         order = rng.permutation(len(units.strata))
         order = order[np.argsort(units.strata[order], kind="stable")]
-        part = np.empty(len(order), dtype=np.int64)
-        part[order] = np.arange(len(order)) % count
-        masks += [part == number for number in range(count)]
+        mask = np.empty(len(order), dtype=bool)
+        mask[order] = np.arange(len(order)) % 2 == 0
+        masks.append(mask)
     return np.array(masks)

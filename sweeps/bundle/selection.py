@@ -27,17 +27,13 @@ class Selection:
         weights: Weight of each chosen model, by the model's index. The models are in the order in
             which the ensemble adds them up: The largest weight first; among equal weights, the
             better model first. The weights have no common divisor.
-        value: Score of the ensemble.
         single: Index of the best single model.
-        single_values: Score of each model alone.
         round_values: Score of the ensemble after each round. A later round may be worse than an
             earlier one.
     """
 
     weights: Mapping[int, int]
-    value: float
     single: int
-    single_values: tuple[float, ...]
     round_values: tuple[float, ...]
 
 
@@ -92,9 +88,7 @@ def select(
         round_losses.append(round_loss)
     return Selection(
         weights=best_weights,
-        value=sign * min(round_losses),
         single=single,
-        single_values=tuple(sign * value for value in single_losses),
         round_values=tuple(sign * value for value in round_losses),
     )
 

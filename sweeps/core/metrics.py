@@ -6,7 +6,7 @@ Trainers use these metrics to compute the values that trials report. The export 
 test scores. `METRICS` has two parts:
 
 - `OWN`: metrics that are defined as in XGBoost, so that a test score can be compared with the value
-  that a trial reported. AUC, F1 and R² are computed with scikit-learn.
+  that a trial reported.
 - `SCORERS`: scikit-learn's scorers, by the names of `sklearn.metrics.get_scorer_names()`. A higher
   value is always better. A name that is also in `OWN` keeps the definition in `OWN`.
 

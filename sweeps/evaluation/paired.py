@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from sweeps.bundle.averaging import average, to_numbers
-from sweeps.bundle.resampling import bootstrap
 from sweeps.bundle.trial_predictions import TrialPredictions
 from sweeps.bundle.valid_scores import ValidScores
 from sweeps.core import metrics
@@ -21,7 +20,7 @@ from sweeps.core.files.checkpoint_files import checkpoint_root
 from sweeps.core.files.prediction_files import read_predictions
 from sweeps.data.prepared_store import PreparedStore
 
-from .model_scores import DRAWS, WIDTH, Interval
+from .model_scores import WIDTH, Interval, score_models
 
 
 @dataclass(frozen=True)
@@ -95,15 +94,12 @@ def improvement(old: ComparedModel, new: ComparedModel, minimize: bool) -> Inter
         return None
     if np.array_equal(old.predictions, new.predictions):
         return Interval(0.0, 0.0, 0.0)
-    models = [old.predictions, new.predictions]
-    units = old.trials.units
-    whole = np.ones((1, len(units.strata)), dtype=np.int64)
-    draws = np.concatenate([whole, bootstrap(units, DRAWS, seed=0)])
-    scored = old.trials.scores.draw_scores(models, units, draws)
+    predictions = [old.predictions, new.predictions]
+    models = score_models(old.trials.scores, predictions, old.trials.units, minimize)
     sign = 1 if minimize else -1
     value = sign * (old.value - new.value)
-    correction = value - sign * float(scored[0, 0] - scored[0, 1])
-    spread = float(np.nanstd(scored[1:, 0] - scored[1:, 1], ddof=1))
+    correction = value - sign * float(models.values[0] - models.values[1])
+    spread = float(np.nanstd(models.draws[:, 0] - models.draws[:, 1], ddof=1))
     error = math.hypot(spread, correction)
     return Interval(value, value - WIDTH * error, value + WIDTH * error)
 

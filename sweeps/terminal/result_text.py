@@ -11,7 +11,7 @@ from sweeps.core.files.sweep_folder import SweepFolder
 from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.command_hints import resume_command, sweep_argument
 from sweeps.core.text.durations import format_clock
-from sweeps.core.text.new_rows_text import comparison_lines, new_rows_text
+from sweeps.core.text.new_rows_text import new_rows_lines
 from sweeps.core.text.shell_text import DEFAULT_ROOT, relative_path, shell_command, shell_quoted
 from sweeps.core.text.texts import count_noun, count_states
 from sweeps.core.trial import refit_rows_text
@@ -65,8 +65,7 @@ def _best_trial(best: dict[str, Any]) -> list[str]:
     if (choice := best.get("choice")) is not None:
         lines.insert(1, f"  {choice_text(best['trial'], choice)}")
     if (new_rows := best.get("new_rows")) is not None:
-        texts = [new_rows_text(new_rows), *comparison_lines(new_rows)]
-        about_new_rows = [f"  {text}" for text in texts]
+        about_new_rows = [f"  {line}" for line in new_rows_lines(new_rows)]
     if (ensemble := best.get("ensemble")) is None:
         return [lines[0], *about_new_rows, *lines[1:]]
     average = f"average of {count_noun(len(ensemble['members']), 'trial')}"

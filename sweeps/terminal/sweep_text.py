@@ -11,7 +11,7 @@ from sweeps.core.files.stores import is_address
 from sweeps.core.text.choice_text import choice_text
 from sweeps.core.text.command_hints import resume_command
 from sweeps.core.text.durations import format_clock
-from sweeps.core.text.new_rows_text import comparison_lines, new_rows_text
+from sweeps.core.text.new_rows_text import new_rows_lines
 from sweeps.core.text.shell_text import relative_path
 from sweeps.core.text.texts import count_noun, count_states, first_names, value_text
 from sweeps.sweep_report.trial_rows import trial_facts
@@ -106,8 +106,8 @@ def format_sweep(
         trials = count_noun(len(average["members"]), "trial")
         facts.append(("average", f"{scores(average['value'], average['test'])} ({trials})"))
     if best and (new_rows := best.get("new_rows")) is not None:
-        texts = [new_rows_text(new_rows), *comparison_lines(new_rows)]
-        facts += [("new rows", text.removeprefix("on new rows ")) for text in texts]
+        lines_of_rows = new_rows_lines(new_rows)
+        facts += [("new rows", line.removeprefix("on new rows ")) for line in lines_of_rows]
     if importance is not None and importance.shares:
         facts.append(("importance", format_importance(importance)))
     if result is not None:

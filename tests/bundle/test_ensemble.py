@@ -130,7 +130,7 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
 ) -> None:
     sweep = recorded_sweep(tmp_path, monkeypatch, kinds=("scores",) * 8)
-    everything = Selection(dict.fromkeys(range(8), 1), 0.5, 0, (0.6,) * 8, (0.6,))
+    everything = Selection(dict.fromkeys(range(8), 1), 0, (0.6,))
     monkeypatch.setattr(ensemble, "select", lambda *_, **__: everything)
     export(sweep, 8, tmp_path)
     (call,) = written

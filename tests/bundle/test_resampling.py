@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.bundle import resampling, valid_scores
-from sweeps.bundle.resampling import Units, bootstrap, parts, units_of
+from sweeps.bundle.resampling import Units, bootstrap, halves, units_of
 from sweeps.bundle.valid_scores import ValidScores
 from sweeps.data.splits.valid_rows import ValidRows
 
@@ -80,18 +80,15 @@ def test_many_rows_are_pooled_within_strata(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(len(set(labels[units.of_row == unit])) == 1 for unit in range(len(units.strata)))
 
 
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.integers(2, 5), st.integers(1, 3))
-def test_parts_share_each_stratum_and_have_every_unit_once(
-    strata: list[int], count: int, repeats: int
-) -> None:
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.integers(1, 3))
+def test_halves_share_each_stratum(strata: list[int], count: int) -> None:
     units = Units(np.arange(len(strata)), np.array(strata), "rows")
-    masks = parts(units, count, repeats, seed=0)
-    assert masks.shape == (count * repeats, len(strata))
-    for division in np.split(masks, repeats):
-        assert (division.sum(axis=0) == 1).all()
+    masks = halves(units, count, seed=0)
+    assert masks.shape == (count, len(strata))
+    for mask in masks:
         for stratum in {*strata}:
-            shares = division[:, np.array(strata) == stratum].sum(axis=1)
-            assert shares.max() - shares.min() <= 1
+            own = mask[np.array(strata) == stratum]
+            assert abs(own.sum() - (~own).sum()) <= 1
 
 
 METRICS = {

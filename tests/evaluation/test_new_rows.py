@@ -15,10 +15,9 @@ from sweeps.bundle.trial_predictions import read_trial_predictions
 from sweeps.core.files.sweep_folder import PREDICTIONS
 from sweeps.core.result import SweepResult
 from sweeps.core.text.new_rows_text import (
-    comparison_lines,
     interval_text,
+    new_rows_lines,
     new_rows_sentences,
-    new_rows_text,
 )
 from sweeps.core.trial import Report, State, format_trial_id
 from sweeps.evaluation import new_rows
@@ -146,9 +145,7 @@ def test_the_result_is_shown_in_the_terminal_and_in_mlflow(tmp_path: Path) -> No
     result = SweepResult("shown-1", tmp_path, {"completed": 1}, best, None, None, {}, 0, 1.0)
     lines = format_result(result).splitlines()
     start = lines.index("best trial 0004: 0.117")
-    assert lines[start + 1 : start + 7] == [
-        f"  {text}" for text in (new_rows_text(FACTS), *comparison_lines(FACTS))
-    ]
+    assert lines[start + 1 : start + 7] == [f"  {line}" for line in new_rows_lines(FACTS)]
     shown = run_contents.sweep_metrics(result)
     assert {key: shown[f"best.new_rows.{key}"] for key in ("value", "low", "high")} == {
         key: FACTS[key] for key in ("value", "low", "high")
@@ -169,8 +166,8 @@ def test_default_configurations_are_recognized_by_their_keys() -> None:
 
 
 def test_the_texts_say_what_is_known() -> None:
-    assert new_rows_text(FACTS) == "on new rows about 0.131 (90%: 0.109 to 0.158)"
-    assert comparison_lines(FACTS) == [
+    assert new_rows_lines(FACTS) == [
+        "on new rows about 0.131 (90%: 0.109 to 0.158)",
         "better than the default by 0.021 (90%: 0.004 to 0.038)",
         "tuning did not beat the default of trees: worse by 0.021 (90%: 0.003 to 0.040)",
         "cannot be told from the default of linear: better by 0.001 (90%: -0.040 to 0.050)",
@@ -215,10 +212,10 @@ def test_a_smaller_model_that_is_as_good_is_named(sweep: Any) -> None:
     assert facts["rows_per_second"] == len(sweep.labels) / 0.5
     assert 30_000 < facts["bytes"] < facts["winner_bytes"] / 2
     assert facts["command"].endswith(f"--trial {facts['trial']}")
-    line = comparison_lines({"cheaper": facts})[0]
+    line = new_rows_lines(FACTS | {"cheaper": facts})[-1]
     assert "is one of them, with a smaller model (3" in line and "prepared rows a second" in line
     assert line.endswith(f"{facts['command']}`")
-    unknown = comparison_lines({"cheaper": facts | {"rows_per_second": None}})[0]
+    unknown = new_rows_lines(FACTS | {"cheaper": facts | {"rows_per_second": None}})[-1]
     assert "prepared rows" not in unknown
     assert cheaper_trial(sweep.store, trials, [others[0]], [best]) is None, "hardly smaller"
     average = cheaper_trial(sweep.store, trials, [others[0]], [best, others[1]])

@@ -8,24 +8,17 @@ from .shell_text import shell_command
 from .texts import count_noun
 
 
-def new_rows_text(facts: Mapping[str, Any]) -> str:
-    """Return a text such as `on new rows about 0.131 (90%: 0.109 to 0.158)`.
+def new_rows_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return a line such as `on new rows about 0.131 (90%: 0.109 to 0.158)`, and comparisons.
+
+    There is a line for each default configuration, and one about the trials that are as good.
 
     Args:
         facts: The key `new_rows` of `SweepResult.best`.
     """
     if "unknown" in facts:
-        return f"no interval for new rows: {facts['unknown']}"
-    return f"on new rows about {interval_text(facts)}"
-
-
-def comparison_lines(facts: Mapping[str, Any]) -> list[str]:
-    """Return a line for each default configuration, and one about the trials that are as good.
-
-    Args:
-        facts: The key `new_rows` of `SweepResult.best`.
-    """
-    lines = []
+        return [f"no interval for new rows: {facts['unknown']}"]
+    lines = [f"on new rows about {interval_text(facts)}"]
     for default in facts.get("trials", ()):
         if "default" not in default:
             continue
@@ -86,9 +79,8 @@ def _loss(gain: Mapping[str, float]) -> dict[str, float]:
 
 
 def new_rows_sentences(facts: Mapping[str, Any]) -> str:
-    """Return the texts of `new_rows_text` and `comparison_lines` as sentences."""
-    texts = [new_rows_text(facts), *comparison_lines(facts)]
-    return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts)
+    """Return the lines of `new_rows_lines` as sentences."""
+    return " ".join(f"{line[0].upper()}{line[1:]}." for line in new_rows_lines(facts))
 
 
 def interval_text(interval: Mapping[str, float]) -> str:

@@ -261,6 +261,15 @@ SUGGESTIONS = {
 }
 
 
+_NNI = (
+    "an experiment of NNI: the search space goes to `space.params`, tuner to `search`, assessor to "
+    "`scheduler`, trialCommand to `trainer`"
+)
+_SAGEMAKER = (
+    "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to "
+    "`objective`, ResourceLimits to `limits`"
+)
+_WANDB = "a sweep of W&B: `sweeps init --from-wandb FILE` translates it"
 # Descriptions of files of other tools, and the places of their keys. A file is recognized by keys
 # that only this tool has together at the top of its files.
 FOREIGN_FILES = {
@@ -276,18 +285,14 @@ FOREIGN_FILES = {
     "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to "
     "`space.params`, sampling_algorithm to "
     "`search`, early_termination to `scheduler`, trial.command to `trainer`",
-    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner "
-    "to `search`, assessor to `scheduler`, trialCommand to `trainer`",
-    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to "
-    "`space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
-    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the "
-    "objective to `objective`, ResourceLimits to `limits`",
-    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to "
-    "`space.params`, the objective to `objective`, ResourceLimits to `limits`",
+    "searchspace trialcommand": _NNI,
+    "searchspacefile trialcommand": _NNI,
+    "parameterranges": _SAGEMAKER,
+    "hyperparametertuningjobconfig": _SAGEMAKER,
     "studyspec": "a tuning job of Vertex AI: studySpec.parameters goes to `space.params`, "
     "studySpec.metrics to `objective`, maxTrialCount to `limits`, trialJobSpec to `trainer`",
-    "method parameters": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
-    "parameters program": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
+    "method parameters": _WANDB,
+    "parameters program": _WANDB,
     "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric "
     "to `objective`, the container's command to `trainer`",
     "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to "
