@@ -75,7 +75,8 @@ def test_a_rerun_of_a_gang_gives_the_numbers_of_the_trial(clean_ray: Any, tmp_pa
 def test_refit_after_cross_validation_trains_mean_of_best_rounds(
     clean_ray: Any, tmp_path: Path
 ) -> None:
-    result = swept(tmp_path, valid="{folds: 3}", scheduler="{name: asha, max_t: 3}")
+    asha = "{name: asha, max_t: 3}"
+    result = swept(tmp_path, valid="{folds: 3}", scheduler=asha, train_on="all")
     assert result.trials["failed"] == 0, result.notes
     metrics = shown(result, result.best["trial"])
     assert metrics["steps"] == 3

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import ray.train
 from sweeps import trial
-from sweeps.core import references
+from sweeps.core.plugins import references
 
 TRAINER = {
     "load": "load",

@@ -170,11 +170,11 @@ def test_the_final_training_has_all_cpus_if_ray_is_our_own(
     train = trial_refit.train_again
 
     @contextlib.contextmanager
-    def train_in_our_ray(session: SweepSession, *arguments: Any) -> Iterator[Any]:
+    def train_in_our_ray(session: SweepSession, *arguments: Any, **how: Any) -> Iterator[Any]:
         cluster = session.cluster
         total = {**cluster.total, "CPU": 5.0}
         session.cluster = dataclasses.replace(cluster, ours=True, total=total)
-        with train(session, *arguments) as model:
+        with train(session, *arguments, **how) as model:
             session.cluster = cluster
             yield model
 
