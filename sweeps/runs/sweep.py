@@ -313,6 +313,14 @@ class Sweep:
         """
         return sweep_plots.plot(self.folder, "slice", name=dimension)
 
+    def plot_winner(self) -> plotly.graph_objects.Figure:
+        """Plot the gain of the exported model over other trials on new rows, with intervals."""
+        return sweep_plots.plot(self.folder, "winner")
+
+    def plot_cost(self) -> plotly.graph_objects.Figure:
+        """Plot the value of each trial by what the trial cost."""
+        return sweep_plots.plot(self.folder, "cost")
+
     def plot_timeline(self) -> plotly.graph_objects.Figure:
         """Plot when each trial ran, one bar for each trial."""
         return sweep_plots.plot(self.folder, "timeline")

@@ -27,6 +27,7 @@ from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.space.python.saved_space import save_space
 from sweeps.study.events import TrialReported
+from sweeps.sweep_report.plots import FIGURES
 from tests.controller.test_sweep_lookup import ended, recorded_sweep
 
 CONDITIONAL = """\
@@ -138,6 +139,7 @@ PLOTS = {
     "plot_importance": "bar",
     "plot_parallel_coordinates": "parcoords",
     "plot_slice": "scatter",
+    "plot_cost": "scatter",
     "plot_timeline": "bar",
 }
 
@@ -145,6 +147,8 @@ PLOTS = {
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_sweep_draws_itself(tmp_path: Path) -> None:
     opened = sweeps.open(branches(tmp_path, ONE)[0])
+    methods = {name for name in dir(opened) if name.startswith("plot_")}
+    assert methods == {*PLOTS, "plot_pareto", "plot_winner"} and len(methods) == len(FIGURES)
     for name, kind in PLOTS.items():
         figure = getattr(opened, name)()
         assert isinstance(figure, plotly.graph_objects.Figure) and figure.data[0].type == kind, name
@@ -179,6 +183,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
         in inactive.layout.title.subtitle.text
     )
     assert "importance needs 10 trials" in opened.plot_importance().layout.title.subtitle.text
+    assert "has not exported a model" in opened.plot_winner().layout.title.subtitle.text
     (tmp_path / "new").mkdir()
     empty = sweeps.open(branches(tmp_path / "new", ONE, 0)[0]).plot_history()
     assert not empty.data and "no trial has a value" in empty.layout.title.subtitle.text
