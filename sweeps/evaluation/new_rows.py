@@ -126,6 +126,8 @@ class _Winner:
         reason = "" if self.trials is None else self.trials.problems.get(self.number, "")
         name = format_trial_id(self.number)
         text = reason or f"trial {name} has kept no predictions for valid"
+        if store.space.data.valid is None:
+            return {"unknown": text}
         if folds >= LEAST_FOLDS:
             return {"unknown": f"{text}, and has ended before its last fold"}
         return {"unknown": f"{text}, and `data.valid` has fewer than {LEAST_FOLDS} folds"}

@@ -243,3 +243,6 @@ def test_folds_give_an_interval_without_predictions(make_space: Any, tmp_path: P
     fewer = replace(space, data=replace(space.data, valid=replace(valid, folds=4)))
     loop.store.space = fewer
     assert "fewer than 5 folds" in describe_new_rows(loop.store, None, number)["unknown"]
+    loop.store.space = replace(space, data=replace(space.data, valid=None))
+    text = f"trial {format_trial_id(number)} has kept no predictions for valid"
+    assert describe_new_rows(loop.store, None, number) == {"unknown": text}
