@@ -15,6 +15,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from sweeps.execution.pool_usage import Stage
 from tests.commands import command
 from tests.waiting import wait_until
 
@@ -172,7 +173,18 @@ def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(
         if trial in victims:
             (tmp_path / f"at-{trial}-{rank}-{node}-{pid}").unlink()
     folder = next((tmp_path / "runs").glob("nodes-*"))
-    wait_until(lambda: victims <= shown(folder)["stages"].keys(), 60, "the lost trials to wait")
+
+    def is_noticed() -> bool:
+        nodes = cluster.global_state.node_table()
+        return not any(node["Alive"] for node in nodes if node["NodeID"] == lost)
+
+    def waiting() -> set[str]:
+        stages = shown(folder)["stages"].items()
+        return {trial for trial, stage in stages if stage == Stage.WAITING.value}
+
+    # Until Ray notices that the node is lost, the trials may be placed there again.
+    wait_until(is_noticed, 60, "Ray to notice")
+    wait_until(lambda: victims <= waiting(), 60, "the lost trials to wait")
     for trial, *_ in marks(tmp_path, "at"):
         (tmp_path / f"pass-{trial}").touch()
     wait_until(
@@ -265,9 +277,10 @@ def test_elastic_gang_loses_node_and_grows_onto_new_node(three_nodes: Any, tmp_p
     wait_until(
         lambda: len(list(tmp_path.glob("held-*"))) == 6, 120, "six ranks on three nodes to hold"
     )
+    folder = next((tmp_path / "runs").glob("nodes-*"))
+    wait_until(lambda: len(recorded(folder)[0]["curve"]) == 2, 60, "two steps to be recorded")
     cluster.remove_node(not_the_drivers(others), allow_graceful=False)
     (tmp_path / "hold").unlink()
-    folder = next((tmp_path / "runs").glob("nodes-*"))
     wait_until(
         lambda: [size["workers"] for size in recorded(folder)[0].get("sizes", ())] == [6, 4],
         90,

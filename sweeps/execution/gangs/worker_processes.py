@@ -74,6 +74,10 @@ class WorkerProcesses:
         try:
             starting.info = await info
         except RayError as e:
+            await self._nodes.refresh()  # If the node is lost, nothing may be placed on it again.
+            if starting.node not in self._nodes.resources:
+                self.lose(starting, WorkerLost(exit_causes.NODE_LOST))
+                return
             self.failed_start = clock.monotonic()
             # Ray's error has a cause if the worker itself has raised an exception.
             has_raised = getattr(e, "cause", None) is not None
