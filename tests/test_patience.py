@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from sklearn.datasets import make_classification
 
 import sweeps
 from sweeps.bundle.manifest import FILE as MANIFEST
 from sweeps.trainers._rounds import reported_rounds
+from sweeps.trainers.xgboost import FEW
 from tests.commands import invoke
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -30,10 +33,10 @@ space:
 """
 
 
-def swept(folder: Path, **given: object) -> Any:
+def swept(folder: Path, overrides: tuple[str, ...] = (), **given: object) -> Any:
     about = {"valid": 0.2, "scheduler": "{name: none}", "workers": 1, "train_on": "train"} | given
     (folder / "patience.yaml").write_text(SPACE.format(**about))
-    return sweeps.run(folder / "patience.yaml", dir=folder / "runs")
+    return sweeps.run(folder / "patience.yaml", dir=folder / "runs", overrides=overrides)
 
 
 def shown(result: Any, trial: str) -> dict[str, Any]:
@@ -62,6 +65,20 @@ def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(
     assert best["best_step"] < best["steps"]
     training = training_of(result.bundle)
     assert training["best_step"] == training["refit"]["steps"] == best["best_step"]
+
+
+def test_the_model_of_a_gang_predicts_many_rows(clean_ray: Any, tmp_path: Path) -> None:
+    """XGBoost makes a matrix of many rows, and connected processes make one together."""
+    x, y = make_classification(2 * FEW + 2000, random_state=0)
+    pd.DataFrame(x).add_prefix("x").assign(target=y).to_csv(tmp_path / "rows.csv", index=False)
+    data = {"train": str(tmp_path / "rows.csv"), "label": "target", "valid": 0.5}
+    changes = (
+        f"data={json.dumps(data)}",
+        "limits={max_trials: 2, trial_timeout: 60}",
+        "space.params={num_boost_round: 10, booster: {grid: [gbtree, dart]}}",
+    )
+    result = swept(tmp_path, workers=2, overrides=changes)
+    assert result.trials["completed"] == 2 and "value" in result.best["new_rows"], result.notes
 
 
 @pytest.mark.extended

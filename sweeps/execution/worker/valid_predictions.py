@@ -3,10 +3,12 @@
 Averages of models are chosen with these predictions. They lie beside the trial's checkpoints.
 """
 
+import functools
 import logging
 import math
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,11 @@ def keep_predictions(session: TrialSession, current: Current) -> None:
             models = _models(session, current, folder)
             if any(model.reported is None and not (load and model.folder) for model in models):
                 return
-            predicted = [_predictions(session, model, load, limit) for model in models]
+            # Libraries connect the thread of the loop with the other ranks. There, XGBoost would
+            # wait for them to make a matrix, too.
+            with ThreadPoolExecutor(1) as thread:
+                predictions_of = functools.partial(_predictions, session, load=load, limit=limit)
+                predicted = list(thread.map(predictions_of, models))
         step = session.step if session.best is None else session.best.best_step
         seconds = sum(seconds for _, seconds in predicted)
         _write(session, KeptPredictions(step, tuple(array for array, _ in predicted), seconds))
