@@ -67,7 +67,7 @@ search: {{algorithm: random, seed: 3}}
 space:
   preprocessor: [StandardScaler]
   scaling: {{num_workers: {workers}}}
-  params: {{alpha: {{grid: [0.1, 10.0]}}, log: "{log}", fails: {fails}}}
+  params: {{alpha: {alpha}, log: "{log}", fails: {fails}}}
 """
 
 
@@ -79,11 +79,11 @@ def swept(
     workers: int = 1,
     fails: str = "false",
     name: str = "a",
+    alpha: str = "{grid: [0.1, 10.0]}",
 ) -> Any:
     (folder / f"{module}.py").write_text(LOOP)
-    text = SPACE.format(
-        valid=valid, more=more, workers=workers, fails=fails, log=folder / f"{name}.jsonl"
-    ).replace("MODULE", module)
+    about = {"valid": valid, "more": more, "workers": workers, "fails": fails, "alpha": alpha}
+    text = SPACE.format(**about, log=folder / f"{name}.jsonl").replace("MODULE", module)
     (folder / f"{name}.yaml").write_text(text)
     result = sweeps.run(folder / f"{name}.yaml", dir=folder / "runs")
     return result, [
@@ -168,7 +168,8 @@ def test_two_workers_and_a_scheduler_that_stops_after_two_folds(
         "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\n"
         "limits: {max_concurrent_trials: 1, max_trials: 8}"
     )
-    result, log = swept(tmp_path, "folds_two", more=more, workers=2)
+    alpha = "{loguniform: [0.1, 10]}"
+    result, log = swept(tmp_path, "folds_two", more=more, workers=2, alpha=alpha)
     assert result.trials["completed"] + result.trials["pruned"] == 8, result.notes
     assert result.trials["pruned"] >= 1
     counts = [sum(entry[0] == f"{trial:04d}" for entry in log) for trial in range(8)]

@@ -121,12 +121,13 @@ def swept(
     rates: str = "[0.0]",
     valid: str = "valid.parquet",
     trials: int = 2,
+    overrides: tuple[str, ...] = (),
 ) -> Any:
     text = SPACE.format(
         ingest=ingest, workers=workers, rates=rates, valid=valid, trials=trials, log=folder / "seen"
     )
     (folder / f"{ingest}.yaml").write_text(text)
-    return sweeps.run(f"{ingest}.yaml", dir=folder / "runs")
+    return sweeps.run(f"{ingest}.yaml", dir=folder / "runs", overrides=overrides)
 
 
 def seen(folder: Any, ingest: str, trial: str, split: str, epoch: int = 0) -> list[pd.DataFrame]:
@@ -193,7 +194,8 @@ def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(
 def test_changed_files_are_noticed_when_a_sweep_is_resumed(
     clean_ray: Any, files: Any, checked_in_this_process: Any
 ) -> None:
-    result = swept(files, "stream", "1", trials=1)
+    rate = "space.params.lr={uniform: [0, 0.1]}"
+    result = swept(files, "stream", "1", trials=1, overrides=(rate,))
     assert sweeps.resume(result.dir, add_trials=1).trials["completed"] == 2
     os.utime(files / "train" / "1.parquet")
     with pytest.raises(InputError, match="the data has changed since the sweep began"):

@@ -57,7 +57,7 @@ def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path: Path) 
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     journal = next((tmp_path / "runs").glob("own-*/study.journal"))
     wait_until(
-        lambda: "trials/0000/checkpoint_000002" in journal.read_text(),
+        lambda: '"name":"checkpoint_000002"' in journal.read_text(),
         60,
         "its checkpoint to be on record",
     )
