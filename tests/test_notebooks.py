@@ -101,7 +101,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 def training(text: str) -> bool:
     """Return whether the live view shows a trial that has reported its second step."""
-    return ">2</td>" in text
+    return ", step 2" in text
 
 
 @pytest.mark.timeout(600)
