@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,6 +15,7 @@ import pytest
 import ray
 from ray.exceptions import RayError
 
+from sweeps.core.host import exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
@@ -106,6 +108,33 @@ async def lease(pool: WorkerPool, shape: Shape, is_retry: bool = False) -> Gang:
 async def until(condition: Callable[[], Any]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
+
+
+def test_a_node_that_is_lost_while_a_worker_starts_gets_no_other_worker(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["here", "there"]
+    monkeypatch.setattr(
+        ray,
+        "nodes",
+        lambda: [{**NODE, "NodeID": name, "Resources": {"CPU": 1.0}} for name in names],
+    )
+
+    async def run() -> None:
+        nodes = ClusterNodes(None, limit={}, reserves=False)
+        pool = WorkerPool(job("my:loop", "torch"), nodes, None, Background())
+        workers = await pool.reserve(TWO)
+        (lost,) = [worker for worker in workers if worker.node == "there"]
+        waiting = asyncio.create_task(pool.reserve(ONE, is_retry=True))
+        names.remove("there")
+        fake.up[lost.number - 1].set_exception(RayError("the actor is not schedulable"))
+        await until(lambda: lost.lost is not None)
+        assert str(lost.lost) == exit_causes.NODE_LOST
+        assert pool.processes.failed_start == -math.inf, "another worker may start at once"
+        assert [*nodes.resources] == ["here"] and not waiting.done() and len(fake.up) == 2
+        waiting.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
 
 
 def test_workers_connect_once_and_again_only_for_another_gang(fake: Any) -> None:
