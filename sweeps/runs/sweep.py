@@ -282,11 +282,8 @@ class Sweep:
             InputError: There is no such trial.
         """
         study = record_reader.read(self.folder) if trials else None
-        return sweep_plots.plot(
-            self.folder,
-            "curves",
-            chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials],
-        )
+        chosen = [sweep_lookup.trial_of(study, str(trial)).id for trial in trials]
+        return sweep_plots.plot(self.folder, "curves", chosen=chosen)
 
     def plot_importance(self) -> plotly.graph_objects.Figure:
         """Plot the importance of each dimension for the first objective; see `importance`."""
