@@ -204,12 +204,10 @@ class SweepResult:
             `noise` of this gain, and the number of members that were trained again (`refitted`), on
             which `rows`. `test` is then None. If the trial was not chosen by its value alone,
             `choice` has the `rule`, the trial with the `best` value, and the `values` of further
-            trainings by trial. `new_rows` has the `value` of the exported model on
-            new rows, `low` and `high` of an interval of 90%, the number of `rows` of valid, the
-            gain over other `trials` and the default, and how many `similar` trials of those
-            `compared`
-            cannot be told from it; or the reason why it is `unknown`. `bytes` is the size of the
-            bundle, and
+            trainings by trial. `new_rows` has the `value` of the exported model on new rows, `low`
+            and `high` of an interval of 90%, the number of `rows` of valid, the gain over other
+            `trials` and the default, and how many `similar` trials of those `compared` cannot be
+            told from it; or the reason why it is `unknown`. `bytes` is the size of the bundle, and
             `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a
             value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object

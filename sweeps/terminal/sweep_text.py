@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.core.files.stores import is_address
 from sweeps.core.text.choice_text import choice_text
@@ -21,6 +21,7 @@ from .terminal_text import configuration, format_age, format_table, pairs
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
+    from sweeps.core.result import SweepResult
     from sweeps.stored.repair import RepairResult
     from sweeps.stored.sweep_summary import SweepSummary
     from sweeps.study.record_reader import Record
@@ -91,7 +92,9 @@ def format_sweep(
     """
     result = sweep.result
     lines = [_state_line(sweep)]
-    facts = [] if study is None else _study_facts(study, () if result is None else result.front)
+    facts: list[tuple[str, str]] = []
+    if study is not None:
+        facts = _study_facts(study, result)
     if sweep.algorithm:
         facts.append(("search", sweep.algorithm))
     if result is None:  # A result has a note about the earlier sweeps.
@@ -145,13 +148,8 @@ def _state_line(sweep: SweepSummary) -> str:
     )
 
 
-def _study_facts(study: Record, recorded_front: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return what `show` prints about the objectives of a sweep.
-
-    Args:
-        study: Record of the sweep's trials.
-        recorded_front: See `SweepResult.front`.
-    """
+def _study_facts(study: Record, result: SweepResult | None) -> list[tuple[str, str]]:
+    """Return what `show` prints about the objectives of a sweep."""
     objectives = study.objectives.objectives
     constraints = study.objectives.constraints
     repeats = study.repeats
@@ -160,7 +158,8 @@ def _study_facts(study: Record, recorded_front: Sequence[dict[str, Any]]) -> lis
         facts.append(("constraints", ", ".join(map(str, constraints))))
     if repeats.count > 1:
         facts.append(("repeats", f"{repeats.count}, compared by their {repeats.aggregate}"))
-    uncertain = {trial["trial"] for trial in recorded_front if trial.get("uncertain")}
+    recorded = () if result is None else result.front
+    uncertain = {trial["trial"] for trial in recorded if trial.get("uncertain")}
     if front := [t.id + "?" * (t.id in uncertain) for t in study.front]:
         facts.append(("front", f"{len(front)}: {first_names(front)}"))
     return facts

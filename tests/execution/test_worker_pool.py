@@ -3,88 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray
 from ray.exceptions import RayError
 
-from sweeps.core.host import exit_causes
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution.background import Background
 from sweeps.execution.gangs import worker_pool, worker_processes
 from sweeps.execution.gangs.cluster_nodes import ClusterNodes
 from sweeps.execution.gangs.cluster_state import Phase
-from sweeps.execution.gangs.pool_worker import CannotStart, Gang, PoolWorker, WorkerLost
+from sweeps.execution.gangs.pool_worker import CannotStart, WorkerLost
 from sweeps.execution.gangs.worker_pool import WorkerPool
-from sweeps.execution.messages import Ended, Job, WorkerInfo
+from sweeps.execution.messages import Ended
 from sweeps.execution.trials.elastic import ElasticGangs
 from sweeps.execution.trials.running_trial import RunningTrial
-from sweeps.execution.worker import worker
-from sweeps.study.events import RankPlace
 from tests.execution.driving import job, trial
+from tests.execution.fake_ray import ONE, TWO, lease, until
 from tests.study.trial_states import new_trial
 
-ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
-NODE = {"Alive": True, "NodeManagerHostname": "box", "NodeManagerAddress": "10.0.0.1"}
 LARGE, SMALL = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
-
-
-class FakeRay:
-    """Workers that are up when their future says so, and carry out every call at once.
-
-    Attributes:
-        up: Future of each worker's information, in the order of starts.
-        killed: Actors that were killed.
-        calls: Calls beside a worker's main thread, and of `leave`: the name of the method and the
-            worker's number.
-    """
-
-    def __init__(self) -> None:
-        self.up: list[asyncio.Future[WorkerInfo]] = []
-        self.killed: list[Any] = []
-        self.calls: list[tuple[str, int]] = []
-
-    def start(
-        self, pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None
-    ) -> tuple[Any, Any]:
-        number = len(self.up)
-        self.up.append(asyncio.get_running_loop().create_future())
-        actor = SimpleNamespace(call=SimpleNamespace(remote=lambda name: self._call(name, number)))
-        return actor, self.up[-1]
-
-    def _call(self, name: str, number: int) -> asyncio.Future[None]:
-        self.calls.append((name, number))
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    def come_up(self, number: int, node: str = "here") -> None:
-        self.up[number].set_result(WorkerInfo(node, RankPlace(node), 0))
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
-    fake_ray = FakeRay()
-    monkeypatch.setattr(worker, "start", fake_ray.start)
-    monkeypatch.setattr(worker_processes, "is_alive", lambda pid: True)
-    context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    monkeypatch.setattr(ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}])
-    monkeypatch.setattr(ray, "kill", fake_ray.killed.append)
-
-    async def call(self: PoolWorker, method: str, *arguments: Any) -> None:
-        fake_ray.calls.append((method, self.number - 1))
-
-    monkeypatch.setattr(PoolWorker, "call", call)
-    yield fake_ray
 
 
 def play(
@@ -97,42 +39,6 @@ def play(
     async def run() -> None:
         nodes = ClusterNodes(resources, limit={}, reserves=False)
         await scene(WorkerPool(job("my:loop", backend), nodes, None, Background()))
-
-    asyncio.run(asyncio.wait_for(run(), 10))
-
-
-async def lease(pool: WorkerPool, shape: Shape, is_retry: bool = False) -> Gang:
-    return await pool.form(await pool.reserve(shape, is_retry=is_retry), shape)
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-def test_a_node_that_is_lost_while_a_worker_starts_gets_no_other_worker(
-    fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ["here", "there"]
-    monkeypatch.setattr(
-        ray,
-        "nodes",
-        lambda: [{**NODE, "NodeID": name, "Resources": {"CPU": 1.0}} for name in names],
-    )
-
-    async def run() -> None:
-        nodes = ClusterNodes(None, limit={}, reserves=False)
-        pool = WorkerPool(job("my:loop", "torch"), nodes, None, Background())
-        workers = await pool.reserve(TWO)
-        (lost,) = [worker for worker in workers if worker.node == "there"]
-        waiting = asyncio.create_task(pool.reserve(ONE, is_retry=True))
-        names.remove("there")
-        fake.up[lost.number - 1].set_exception(RayError("the actor is not schedulable"))
-        await until(lambda: lost.lost is not None)
-        assert str(lost.lost) == exit_causes.NODE_LOST
-        assert pool.processes.failed_start == -math.inf, "another worker may start at once"
-        assert [*nodes.resources] == ["here"] and not waiting.done() and len(fake.up) == 2
-        waiting.cancel()
 
     asyncio.run(asyncio.wait_for(run(), 10))
 
@@ -357,83 +263,3 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake: Any) -> 
         assert not gangs.keep_workers(gang, running, lost) and not running.next_workers
 
     play(scene, CPU=3.0)
-
-
-def nodes_of(*cpus: float) -> list[dict[str, Any]]:
-    """Nodes with these numbers of CPUs, as `ray.nodes` returns them.
-
-    The first one is the pool's own.
-    """
-    return [
-        {**NODE, "NodeID": f"node-{i}" if i else "here", "Resources": {"CPU": amount}}
-        for i, amount in enumerate(cpus)
-    ]
-
-
-def play_on_a_cluster(
-    scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], *cpus: float
-) -> None:
-    """Run a scene with a pool on a cluster of these nodes, which may change."""
-
-    async def run() -> None:
-        nodes = ClusterNodes(None, limit={}, reserves=False)
-        pool = WorkerPool(job("my:loop", "torch"), nodes, None, Background())
-        nodes.update(nodes_of(*cpus))
-        await scene(pool)
-
-    asyncio.run(asyncio.wait_for(run(), 10))
-
-
-def test_waiting_trial_names_missing_node_and_runs_when_it_joins(fake: Any) -> None:
-    async def scene(pool: WorkerPool) -> None:
-        assert pool.missing_nodes_text(TWO) is None
-        waiting = asyncio.create_task(lease(pool, TWO))
-        await asyncio.sleep(0)
-        text = pool.missing_nodes_text(TWO)
-        rest = r" for nodes: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"
-        assert text is not None and re.fullmatch(r"waiting since \d\d:\d\d:\d\d" + rest, text)
-        other = asyncio.create_task(lease(pool, ONE))
-        await until(lambda: fake.up)
-        fake.come_up(0)
-        assert len((await other).workers) == 1, (
-            "a trial that fits does not wait for the one that does not"
-        )
-        pool.nodes.update(nodes_of(1.0, 2.0))
-        pool.serve()
-        await until(lambda: len(fake.up) == 3)
-        fake.come_up(1, "node-1"), fake.come_up(2, "node-1")
-        assert len((await waiting).workers) == 2 and pool.missing_nodes_text(TWO) is None
-
-    play_on_a_cluster(scene, 1.0)
-
-
-def test_misfit_trial_fails_after_ten_minutes_as_misfit(
-    fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scene(pool: WorkerPool) -> None:
-        clock = [1000.0]
-        jumping = SimpleNamespace(monotonic=lambda: clock[0], time=lambda: -86400 * clock[0])
-        monkeypatch.setattr(worker_pool, "clock", jumping)
-        holds = asyncio.create_task(lease(pool, TWO))
-        await until(lambda: len(fake.up) == 2)
-        waiting = asyncio.create_task(lease(pool, TWO))
-        await asyncio.sleep(0)
-        clock[0] += 5000
-        pool.nodes.update(
-            nodes_of(1.0)
-        )  # The other node leaves, and the trial has waited for long.
-        pool.serve()
-        clock[0] += worker_pool.FITS_WITHIN - 1
-        pool.serve()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        clock[0] += 2
-        pool.serve()
-        with pytest.raises(
-            CannotStart,
-            match=r"needs 2 CPU \(there is 1\), and no such node has joined within 10 minutes",
-        ):
-            await waiting
-        holds.cancel()
-
-    play_on_a_cluster(scene, 1.0, 1.0)
